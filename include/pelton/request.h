@@ -1,0 +1,56 @@
+// What a caller submits and what it gets back. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pelton/sampling_params.h"
+#include "pelton/status.h"
+
+namespace pelton {
+
+// Made by the engine, unique for the life of the process; never a client's string.
+using RequestId = uint64_t;
+
+enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
+const char* finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled", "error"; "" for kNone
+
+struct TokenLogprob {
+  int32_t token = -1;
+  float logprob = 0.0f;  // natural log, always finite
+};
+
+// The chosen token first, then the most likely ones, best first.
+struct TokenLogprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+};
+
+struct Request {
+  std::vector<int32_t> prompt_ids;
+  SamplingParams sampling;
+  int32_t priority = 0;         // lower runs first
+  std::string cache_salt;       // prefix-cache entries are shared only among equal salts
+};
+
+// One step's news of one completion of a request. Exactly one event per completion carries a finish reason, and it is
+// the last one of that completion.
+struct TokenEvent {
+  RequestId request = 0;
+  int32_t index = 0;                  // which of `n` completions, or the beam's rank
+  std::vector<int32_t> tokens;        // new tokens; empty on a pure finish
+  std::vector<TokenLogprobs> logprobs;  // one a token when asked for
+  FinishReason finish = FinishReason::kNone;
+  Status error;                       // set when finish == kError
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+  int64_t cached_tokens = 0;  // of the prompt, served by the prefix cache
+};
+
+}  // namespace pelton

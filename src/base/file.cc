@@ -1,0 +1,192 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+namespace pelton {
+namespace {
+
+constexpr size_t kMaxMappings = 4096;
+
+// Ranges that the SIGBUS handler may patch. Fixed and lock-free: a signal handler reads it.
+struct Range {
+  std::atomic<uintptr_t> begin{0};
+  std::atomic<uintptr_t> end{0};
+};
+std::array<Range, kMaxMappings> g_ranges;
+std::atomic<bool> g_truncated{false};
+struct sigaction g_previous;
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
+  for (const Range& range : g_ranges) {
+    const uintptr_t begin = range.begin.load(std::memory_order_acquire);
+    if (begin == 0 || address < begin || address >= range.end.load(std::memory_order_acquire)) continue;
+    const uintptr_t page = address & ~uintptr_t{4095};
+    void* patched = mmap(reinterpret_cast<void*>(page), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (patched == MAP_FAILED) break;
+    g_truncated.store(true);
+    return;
+  }
+  // Not ours: whoever was there before decides.
+  if ((g_previous.sa_flags & SA_SIGINFO) != 0 && g_previous.sa_sigaction != nullptr) {
+    g_previous.sa_sigaction(signal, info, context);
+    return;
+  }
+  sigaction(SIGBUS, &g_previous, nullptr);
+  raise(signal);
+}
+
+void install_handler_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &g_previous);
+  });
+}
+
+bool register_range(uintptr_t begin, uintptr_t end) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  for (Range& range : g_ranges) {
+    if (range.begin.load() != 0) continue;
+    range.end.store(end, std::memory_order_release);
+    range.begin.store(begin, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+void unregister_range(uintptr_t begin) {
+  for (Range& range : g_ranges) {
+    if (range.begin.load() == begin) range.begin.store(0, std::memory_order_release);
+  }
+}
+
+// A descriptor that closes itself.
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+Status errno_status(const std::string& path, std::string_view what) {
+  const int code = errno;
+  const std::string message = fmt::format("{}: {}: {}", path, what, std::strerror(code));
+  return code == ENOENT ? not_found(message) : io_error(message);
+}
+
+Result<uint64_t> regular_file_size(int fd, const std::string& path) {
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) return errno_status(path, "cannot read its size");
+  if (!S_ISREG(info.st_mode)) return invalid_argument(path + ": not a regular file");
+  return static_cast<uint64_t>(info.st_size);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
+  install_handler_once();
+  const std::string name = path.string();
+  const Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return errno_status(name, "cannot open");
+  const auto size = regular_file_size(fd.get(), name);
+  if (!size.ok()) return size.status();
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->path_ = name;
+  if (*size == 0) return std::shared_ptr<const MappedFile>(std::move(file));
+  void* data = mmap(nullptr, *size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return errno_status(name, "cannot map");
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  if (!register_range(begin, begin + ((*size + 4095) & ~uint64_t{4095}))) {
+    munmap(data, *size);
+    return resource_exhausted(name + ": too many mapped files");
+  }
+  file->data_ = static_cast<const std::byte*>(data);
+  file->size_ = *size;
+  return std::shared_ptr<const MappedFile>(std::move(file));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ == nullptr) return;
+  unregister_range(reinterpret_cast<uintptr_t>(data_));
+  munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::drop_pages(std::span<const std::byte> part) const {
+  // Only whole pages inside the part: its neighbours may still be wanted.
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(part.data()) + 4095) & ~uintptr_t{4095};
+  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data() + part.size()) & ~uintptr_t{4095};
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+bool truncated_while_mapped() { return g_truncated.load(std::memory_order_relaxed); }
+
+Result<std::string> read_file(const std::filesystem::path& path, uint64_t limit) {
+  const std::string name = path.string();
+  const Fd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return errno_status(name, "cannot open");
+  const auto size = regular_file_size(fd.get(), name);
+  if (!size.ok()) return size.status();
+  if (*size > limit) {
+    return data_loss(fmt::format("{}: {} bytes, more than the limit of {} bytes", name, *size, limit));
+  }
+  std::string content(*size, '\0');
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t got = ::read(fd.get(), content.data() + done, content.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_status(name, "cannot read");
+    if (got == 0) return data_loss(name + ": became shorter while it was read");
+    done += static_cast<size_t>(got);
+  }
+  return content;
+}
+
+Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::string temporary = path.string() + ".XXXXXX";
+  const int raw = mkstemp(temporary.data());
+  if (raw < 0) return errno_status(path.string(), "cannot create a file beside it");
+  Status status;
+  {
+    const Fd fd(raw);
+    size_t done = 0;
+    while (done < content.size() && status.ok()) {
+      const ssize_t put = ::write(fd.get(), content.data() + done, content.size() - done);
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) {
+        status = errno_status(path.string(), "cannot write");
+      } else {
+        done += static_cast<size_t>(put);
+      }
+    }
+    if (status.ok() && fchmod(fd.get(), 0644) != 0) status = errno_status(path.string(), "cannot set its mode");
+    if (status.ok() && fsync(fd.get()) != 0) status = errno_status(path.string(), "cannot sync");
+  }
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = errno_status(path.string(), "cannot rename");
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace pelton

@@ -1,0 +1,48 @@
+// Device storage of keys and values: one arena, cut into blocks of `block_tokens` tokens; a block number means the same
+// tokens in every layer. Which block belongs to whom is kv/blocks' business.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/params/attention.h"
+#include "memory/region.h"
+
+namespace pelton::kv {
+
+struct KvLayerShape {
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+};
+
+struct KvConfig {
+  std::vector<KvLayerShape> layers;
+  int32_t block_tokens = 32;
+  kernels::KvFormat format = kernels::KvFormat::kF16;
+};
+
+// Bytes of one block over all layers, keys and values, scales and padding included: planned = taken.
+size_t kv_block_bytes(const KvConfig& config);
+// The textbook figure: 2 * layers * kv heads * head dim * bytes a token (int8: plus its scales).
+size_t kv_token_bytes(const KvConfig& config);
+
+class KvPages {
+ public:
+  static Result<KvPages> create(const KvConfig& config, int32_t num_blocks);
+
+  const KvConfig& config() const { return config_; }
+  int32_t num_blocks() const { return num_blocks_; }
+  size_t bytes() const { return region_.size(); }
+  kernels::KvLayerView layer(int index) const;
+  // Copies all layers of a block (copy on write).
+  void copy_block(int32_t source, int32_t target);
+
+ private:
+  KvConfig config_;
+  int32_t num_blocks_ = 0;
+  memory::Region region_;
+  std::vector<size_t> layer_offsets_;
+};
+
+}  // namespace pelton::kv
