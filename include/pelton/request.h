@@ -16,7 +16,8 @@ namespace pelton {
 using RequestId = uint64_t;
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
-const char* finish_reason_name(FinishReason reason);  // "stop", "length", "cancelled", "error"; "" for kNone
+const char* finish_reason_name(
+    FinishReason reason);  // "stop", "length", "cancelled", "error"; "" for kNone
 
 struct TokenLogprob {
   int32_t token = -1;
@@ -32,19 +33,19 @@ struct TokenLogprobs {
 struct Request {
   std::vector<int32_t> prompt_ids;
   SamplingParams sampling;
-  int32_t priority = 0;         // lower runs first
-  std::string cache_salt;       // prefix-cache entries are shared only among equal salts
+  int32_t priority = 0;    // lower runs first
+  std::string cache_salt;  // prefix-cache entries are shared only among equal salts
 };
 
-// One step's news of one completion of a request. Exactly one event per completion carries a finish reason, and it is
-// the last one of that completion.
+// One step's news of one completion of a request. Exactly one event per completion carries a finish
+// reason, and it is the last one of that completion.
 struct TokenEvent {
   RequestId request = 0;
-  int32_t index = 0;                  // which of `n` completions, or the beam's rank
-  std::vector<int32_t> tokens;        // new tokens; empty on a pure finish
+  int32_t index = 0;                    // which of `n` completions, or the beam's rank
+  std::vector<int32_t> tokens;          // new tokens; empty on a pure finish
   std::vector<TokenLogprobs> logprobs;  // one a token when asked for
   FinishReason finish = FinishReason::kNone;
-  Status error;                       // set when finish == kError
+  Status error;  // set when finish == kError
 };
 
 struct Usage {

@@ -13,8 +13,9 @@
 namespace pelton {
 
 struct SamplingParams {
-  int32_t max_tokens = std::numeric_limits<int32_t>::max();  // clamped to the context's end; 0 = prompt only
-  int32_t min_tokens = 0;                                    // stops are ignored before this many tokens
+  int32_t max_tokens =
+      std::numeric_limits<int32_t>::max();  // clamped to the context's end; 0 = prompt only
+  int32_t min_tokens = 0;                   // stops are ignored before this many tokens
 
   float temperature = 1.0f;  // 0 = greedy
   int32_t top_k = 0;         // 0 or -1 = off
@@ -22,9 +23,10 @@ struct SamplingParams {
   float min_p = 0.0f;        // [0, 1]; 0 = off. Threshold relative to the most likely token
   float typical_p = 1.0f;    // (0, 1]; 1 = off. Locally typical sampling, arXiv 2202.00666
 
-  float repetition_penalty = 1.0f;  // > 0; over prompt and output, once a distinct token (CTRL, arXiv 1909.05858)
-  float presence_penalty = 0.0f;    // [-2, 2]; over output only
-  float frequency_penalty = 0.0f;   // [-2, 2]; over output only
+  float repetition_penalty =
+      1.0f;  // > 0; over prompt and output, once a distinct token (CTRL, arXiv 1909.05858)
+  float presence_penalty = 0.0f;   // [-2, 2]; over output only
+  float frequency_penalty = 0.0f;  // [-2, 2]; over output only
 
   float dry_multiplier = 0.0f;  // 0 = off. Penalises tokens that would extend a repeated sequence
   float dry_base = 1.75f;
@@ -41,20 +43,23 @@ struct SamplingParams {
   std::optional<uint64_t> seed;  // unset: the engine draws one and reports it
   int32_t n = 1;                 // independent completions of one prompt
 
-  // Beam search, when above 1: width, length penalty (score = sum of log-probabilities / length^penalty) and early stop,
-  // as in Hugging Face transformers. Sampling fields must then be neutral.
+  // Beam search, when above 1: width, length penalty (score = sum of log-probabilities /
+  // length^penalty) and early stop, as in Hugging Face transformers. Sampling fields must then be
+  // neutral.
   int32_t num_beams = 1;
   float length_penalty = 1.0f;
   bool early_stopping = false;
 
-  // Log-probabilities of this many most likely tokens beside the chosen one; -1 = none. Taken from the model's own
-  // distribution before any stage ("raw"), or from the distribution that was sampled ("processed").
+  // Log-probabilities of this many most likely tokens beside the chosen one; -1 = none. Taken from
+  // the model's own distribution before any stage ("raw"), or from the distribution that was
+  // sampled ("processed").
   int32_t logprobs = -1;
   int32_t prompt_logprobs = -1;
   enum class LogprobsMode { kRaw, kProcessed } logprobs_mode = LogprobsMode::kRaw;
 };
 
-// First violated range, naming the field. `vocab_size` bounds token ids, `max_model_len` the lengths.
+// First violated range, naming the field. `vocab_size` bounds token ids, `max_model_len` the
+// lengths.
 Status validate(const SamplingParams& params, int32_t vocab_size, int32_t max_model_len);
 
 }  // namespace pelton

@@ -1,4 +1,5 @@
-// Outcome of an operation that a user, a file or a client can make fail. Cheap to move; an OK status holds no message.
+// Outcome of an operation that a user, a file or a client can make fail. Cheap to move; an OK
+// status holds no message.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ enum class StatusCode {
   kUnsupported,        // well-formed, but outside what this build can do
   kResourceExhausted,  // memory, blocks or queue space
   kCancelled,
-  kIo,                 // the operating system refused a read or write
-  kInternal,           // a bug or hardware fault
+  kIo,        // the operating system refused a read or write
+  kInternal,  // a bug or hardware fault
 };
 
 // "invalid argument", "not found", ...

@@ -42,7 +42,8 @@ TEST(ThreadPool, ManySmallJobs) {
 TEST(ThreadPool, RethrowsAndGoesOn) {
   ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {
-    EXPECT_THROW(pool.parallel_for(64, [](int64_t i, int) { check(i != 40, "planted"); }), InternalError);
+    EXPECT_THROW(pool.parallel_for(64, [](int64_t i, int) { check(i != 40, "planted"); }),
+                 InternalError);
     std::atomic<int> count{0};
     pool.parallel_for(64, [&](int64_t, int) { ++count; });
     EXPECT_EQ(count.load(), 64);
@@ -62,7 +63,8 @@ TEST(Checked, RefusesOverflowAndZero) {
 
 TEST(Utf8, RefusesWhatIsNotUtf8) {
   EXPECT_TRUE(is_valid_utf8("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"));
-  for (const char* bad : {"\x80", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\xFF"}) {
+  for (const char* bad : {"\x80", "\xC0\xAF", "\xE0\x80\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80",
+                          "\xE2\x82", "\xFF"}) {
     EXPECT_FALSE(is_valid_utf8(bad)) << bad;
   }
   // One replacement for each maximal part, as Python's decode(errors="replace") gives.

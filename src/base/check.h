@@ -1,5 +1,6 @@
-// Programmer errors. A failed check throws InternalError, which only the engine's step loop, a server worker, a
-// command's main and the thread pool's barrier catch. Never used on what a user, a file or a client can cause.
+// Programmer errors. A failed check throws InternalError, which only the engine's step loop, a
+// server worker, a command's main and the thread pool's barrier catch. Never used on what a user, a
+// file or a client can cause.
 #pragma once
 
 #include <source_location>

@@ -52,10 +52,14 @@ CpuFeatures detect() {
 
 const char* isa_level_name(IsaLevel level) {
   switch (level) {
-    case IsaLevel::kGeneric: return "generic";
-    case IsaLevel::kAvx2: return "avx2";
-    case IsaLevel::kAvx512: return "avx512";
-    case IsaLevel::kAmx: return "amx";
+    case IsaLevel::kGeneric:
+      return "generic";
+    case IsaLevel::kAvx2:
+      return "avx2";
+    case IsaLevel::kAvx512:
+      return "avx512";
+    case IsaLevel::kAmx:
+      return "amx";
   }
   return "unknown";
 }

@@ -10,7 +10,7 @@ enum class IsaLevel { kGeneric, kAvx2, kAvx512, kAmx };
 const char* isa_level_name(IsaLevel level);  // "generic", "avx2", "avx512", "amx"
 
 struct CpuFeatures {
-  bool avx2 = false;  // with FMA and F16C
+  bool avx2 = false;    // with FMA and F16C
   bool avx512 = false;  // F, BW, CD, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;

@@ -31,9 +31,11 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   for (const Range& range : g_ranges) {
     const uintptr_t begin = range.begin.load(std::memory_order_acquire);
-    if (begin == 0 || address < begin || address >= range.end.load(std::memory_order_acquire)) continue;
+    if (begin == 0 || address < begin || address >= range.end.load(std::memory_order_acquire))
+      continue;
     const uintptr_t page = address & ~uintptr_t{4095};
-    void* patched = mmap(reinterpret_cast<void*>(page), 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void* patched = mmap(reinterpret_cast<void*>(page), 4096, PROT_READ,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (patched == MAP_FAILED) break;
     g_truncated.store(true);
     return;
@@ -150,7 +152,8 @@ Result<std::string> read_file(const std::filesystem::path& path, uint64_t limit)
   const auto size = regular_file_size(fd.get(), name);
   if (!size.ok()) return size.status();
   if (*size > limit) {
-    return data_loss(fmt::format("{}: {} bytes, more than the limit of {} bytes", name, *size, limit));
+    return data_loss(
+        fmt::format("{}: {} bytes, more than the limit of {} bytes", name, *size, limit));
   }
   std::string content(*size, '\0');
   size_t done = 0;
@@ -181,10 +184,12 @@ Status write_file_atomically(const std::filesystem::path& path, std::string_view
         done += static_cast<size_t>(put);
       }
     }
-    if (status.ok() && fchmod(fd.get(), 0644) != 0) status = errno_status(path.string(), "cannot set its mode");
+    if (status.ok() && fchmod(fd.get(), 0644) != 0)
+      status = errno_status(path.string(), "cannot set its mode");
     if (status.ok() && fsync(fd.get()) != 0) status = errno_status(path.string(), "cannot sync");
   }
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) status = errno_status(path.string(), "cannot rename");
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
+    status = errno_status(path.string(), "cannot rename");
   if (!status.ok()) ::unlink(temporary.c_str());
   return status;
 }

@@ -1,5 +1,5 @@
-// Files from outside: mapped for reading, or read whole under a limit; written so that a reader sees the old or the
-// new content, never half of it.
+// Files from outside: mapped for reading, or read whole under a limit; written so that a reader
+// sees the old or the new content, never half of it.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,9 @@
 
 namespace pelton {
 
-// A read-only mapping of a whole file. Pages of a file that is cut while mapped read as zeros instead of killing the
-// process; truncated_while_mapped() then says so, and whoever used the bytes must report an error.
+// A read-only mapping of a whole file. Pages of a file that is cut while mapped read as zeros
+// instead of killing the process; truncated_while_mapped() then says so, and whoever used the bytes
+// must report an error.
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path);
@@ -25,7 +26,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
-  // Gives the pages of this part of the mapping back to the system; reading them again loads them again.
+  // Gives the pages of this part of the mapping back to the system; reading them again loads them
+  // again.
   void drop_pages(std::span<const std::byte> part) const;
 
  private:
@@ -41,7 +43,8 @@ bool truncated_while_mapped();
 // Whole content; refuses directories and files above `limit` bytes.
 Result<std::string> read_file(const std::filesystem::path& path, uint64_t limit);
 
-// Writes to a temporary file beside `path`, syncs, renames. On error the old file is intact and nothing is left over.
+// Writes to a temporary file beside `path`, syncs, renames. On error the old file is intact and
+// nothing is left over.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace pelton

@@ -22,15 +22,17 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 }
 
 double uniform_random(uint64_t seed, uint32_t sequence, uint32_t position, uint32_t draw) {
-  const auto bits = philox4x32({position, sequence, draw, 0}, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const auto bits = philox4x32({position, sequence, draw, 0},
+                               {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t word = (uint64_t{bits[0]} << 32) | bits[1];
   return static_cast<double>(word >> 11) * 0x1.0p-53;
 }
 
 uint32_t Random::next_u32() {
   if (used_ == 4) {
-    block_ = philox4x32({static_cast<uint32_t>(counter_), static_cast<uint32_t>(counter_ >> 32), 0, 1},
-                        {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
+    block_ =
+        philox4x32({static_cast<uint32_t>(counter_), static_cast<uint32_t>(counter_ >> 32), 0, 1},
+                   {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
     ++counter_;
     used_ = 0;
   }

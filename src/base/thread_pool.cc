@@ -13,7 +13,8 @@
 namespace pelton {
 namespace {
 
-// About 50 microseconds: longer than the serial gap between two products of a step, shorter than a scheduler tick.
+// About 50 microseconds: longer than the serial gap between two products of a step, shorter than a
+// scheduler tick.
 constexpr int kSpins = 4000;
 // A waiting caller yields from here on, so that a preempted worker can get the core back.
 constexpr int kSpinsBeforeYield = 20000;
@@ -35,7 +36,8 @@ int cgroup_cpu_limit() {
   std::string quota;
   double period = 0;
   if (v2 >> quota >> period && quota != "max" && period > 0) {
-    return std::max(1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period + 0.5)));
+    return std::max(
+        1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period + 0.5)));
   }
   double quota_us = 0;
   double period_us = 0;

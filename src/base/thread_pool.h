@@ -1,7 +1,8 @@
-// Fork-join pool of a fixed number of threads, the calling thread included. Work is cut into items; each thread owns a
-// contiguous run of them and, when done, steals from the tail of the others, so a busy neighbour on one core delays
-// only the item it holds. What an item computes must not depend on which thread runs it: callers split output rows,
-// never a reduction, so results are the same for every thread count.
+// Fork-join pool of a fixed number of threads, the calling thread included. Work is cut into items;
+// each thread owns a contiguous run of them and, when done, steals from the tail of the others, so
+// a busy neighbour on one core delays only the item it holds. What an item computes must not depend
+// on which thread runs it: callers split output rows, never a reduction, so results are the same
+// for every thread count.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ int available_threads();
 
 class ThreadPool {
  public:
-  // `threads` >= 1. Starts threads - 1 workers, which spin for a short while between jobs and then sleep.
+  // `threads` >= 1. Starts threads - 1 workers, which spin for a short while between jobs and then
+  // sleep.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -30,14 +32,15 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(lanes_.size()); }
 
-  // Calls item(i, thread) once for each i in [0, n), thread in [0, size()); returns when all are done. The first
-  // exception thrown by an item is rethrown here, after every thread has stopped. Not reentrant: one caller at a time,
-  // and an item must not call back into the pool. Does not allocate.
+  // Calls item(i, thread) once for each i in [0, n), thread in [0, size()); returns when all are
+  // done. The first exception thrown by an item is rethrown here, after every thread has stopped.
+  // Not reentrant: one caller at a time, and an item must not call back into the pool. Does not
+  // allocate.
   void parallel_for(int64_t n, FunctionRef<void(int64_t item, int thread)> item);
 
  private:
-  // One cache line a thread: the next item of its own run and that run's end, packed so that owner and thieves claim
-  // with one compare-exchange.
+  // One cache line a thread: the next item of its own run and that run's end, packed so that owner
+  // and thieves claim with one compare-exchange.
   struct alignas(64) Lane {
     std::atomic<uint64_t> range{0};  // begin in the low half, end in the high half
   };
@@ -48,8 +51,9 @@ class ThreadPool {
 
   std::vector<Lane> lanes_;
   const FunctionRef<void(int64_t, int)>* job_ = nullptr;
-  alignas(64) std::atomic<uint32_t> epoch_{0};    // one more for every job; futex word of sleeping workers
-  alignas(64) std::atomic<int> running_{0};       // workers still inside the current job
+  alignas(64) std::atomic<uint32_t> epoch_{
+      0};  // one more for every job; futex word of sleeping workers
+  alignas(64) std::atomic<int> running_{0};  // workers still inside the current job
   alignas(64) std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};

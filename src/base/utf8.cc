@@ -3,7 +3,8 @@
 namespace pelton {
 namespace {
 
-// Length that the first byte announces (0 = it cannot begin a character) and the range of the second byte.
+// Length that the first byte announces (0 = it cannot begin a character) and the range of the
+// second byte.
 struct Lead {
   int length;
   uint8_t low;
@@ -52,13 +53,22 @@ bool decode_utf8(std::string_view text, size_t* pos, uint32_t* code) {
     *pos += static_cast<size_t>(s.valid > 0 ? s.valid : 1);
     return false;
   }
-  const auto byte = [&](int i) { return static_cast<uint8_t>(text[*pos + static_cast<size_t>(i)]); };
+  const auto byte = [&](int i) {
+    return static_cast<uint8_t>(text[*pos + static_cast<size_t>(i)]);
+  };
   switch (s.length) {
-    case 1: *code = byte(0); break;
-    case 2: *code = (byte(0) & 0x1Fu) << 6 | (byte(1) & 0x3Fu); break;
-    case 3: *code = (byte(0) & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu); break;
+    case 1:
+      *code = byte(0);
+      break;
+    case 2:
+      *code = (byte(0) & 0x1Fu) << 6 | (byte(1) & 0x3Fu);
+      break;
+    case 3:
+      *code = (byte(0) & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
+      break;
     default:
-      *code = (byte(0) & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 | (byte(3) & 0x3Fu);
+      *code = (byte(0) & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 |
+              (byte(3) & 0x3Fu);
   }
   *pos += static_cast<size_t>(s.length);
   return true;

@@ -9,8 +9,9 @@ namespace pelton {
 
 constexpr uint32_t kReplacementChar = 0xFFFD;
 
-// Decodes the character at text[*pos], advances *pos past it and returns true. On a malformed sequence returns false,
-// sets *code to U+FFFD and advances past its maximal valid prefix (at least one byte), as WHATWG and Python do.
+// Decodes the character at text[*pos], advances *pos past it and returns true. On a malformed
+// sequence returns false, sets *code to U+FFFD and advances past its maximal valid prefix (at least
+// one byte), as WHATWG and Python do.
 bool decode_utf8(std::string_view text, size_t* pos, uint32_t* code);
 
 void append_utf8(uint32_t code, std::string* out);

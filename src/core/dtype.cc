@@ -43,7 +43,9 @@ static_assert(table_is_in_enum_order());
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  const auto lower = [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  };
   for (size_t i = 0; i < a.size(); ++i) {
     if (lower(a[i]) != lower(b[i])) return false;
   }
@@ -54,13 +56,20 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 
 const char* dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "f32";
-    case DType::kF16: return "f16";
-    case DType::kBF16: return "bf16";
-    case DType::kF8E4M3: return "fp8";
-    case DType::kI8: return "int8";
-    case DType::kI32: return "int32";
-    case DType::kU8: return "uint8";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF8E4M3:
+      return "fp8";
+    case DType::kI8:
+      return "int8";
+    case DType::kI32:
+      return "int32";
+    case DType::kU8:
+      return "uint8";
   }
   return "unknown";
 }
@@ -68,12 +77,15 @@ const char* dtype_name(DType dtype) {
 int dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
-    case DType::kBF16: return 2;
+    case DType::kBF16:
+      return 2;
     case DType::kF8E4M3:
     case DType::kI8:
-    case DType::kU8: return 1;
+    case DType::kU8:
+      return 1;
   }
   check(false, "unknown dtype");
   return 0;
@@ -119,9 +131,11 @@ uint16_t f32_to_f16(float value) {
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   if (magnitude > 0x7F800000u) return static_cast<uint16_t>(sign | 0x7E00u);
-  if (magnitude >= 0x477FF000u) return static_cast<uint16_t>(sign | 0x7C00u);  // rounds beyond 65504
+  if (magnitude >= 0x477FF000u)
+    return static_cast<uint16_t>(sign | 0x7C00u);  // rounds beyond 65504
   if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 aligns the value's unit with 2^-24 and rounds to nearest even in the float adder.
+    // Subnormal: adding 0.5 aligns the value's unit with 2^-24 and rounds to nearest even in the
+    // float adder.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3F000000u));
   }
@@ -151,7 +165,8 @@ uint8_t f32_to_fp8(float value) {
   if (std::isnan(value)) return sign | 0x7F;
   const float magnitude = std::fabs(value);
   if (magnitude >= 448.0f) return sign | 0x7E;
-  if (magnitude < 0x1.0p-6f) return sign | static_cast<uint8_t>(std::nearbyint(std::ldexp(magnitude, 9)));
+  if (magnitude < 0x1.0p-6f)
+    return sign | static_cast<uint8_t>(std::nearbyint(std::ldexp(magnitude, 9)));
   int exponent;
   std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
   // Eighths of the leading power: 8..16, where 16 carries into the exponent by plain addition.

@@ -1,6 +1,7 @@
-// A view of numbers: pointer, type, shape. Owns nothing; whoever made it says how long it lives (step tensors: until the
-// step's arena is reset; weights and pages: as long as the model and the cache). Rows are contiguous; the distance
-// between rows may be larger than a row, so that a column range of a fused output is a view too.
+// A view of numbers: pointer, type, shape. Owns nothing; whoever made it says how long it lives
+// (step tensors: until the step's arena is reset; weights and pages: as long as the model and the
+// cache). Rows are contiguous; the distance between rows may be larger than a row, so that a column
+// range of a fused output is a view too.
 #pragma once
 
 #include <array>
@@ -17,8 +18,9 @@ struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int rank = 0;
-  std::array<int64_t, 3> shape{};  // outermost first; [tokens, heads, head_dim] or [tokens, features]
-  int64_t row_stride = 0;          // elements between consecutive indices of the outermost dimension
+  std::array<int64_t, 3>
+      shape{};             // outermost first; [tokens, heads, head_dim] or [tokens, features]
+  int64_t row_stride = 0;  // elements between consecutive indices of the outermost dimension
 
   static Tensor rows(void* data, DType dtype, int64_t rows, int64_t columns) {
     return {data, dtype, 2, {rows, columns, 1}, columns};
@@ -26,7 +28,9 @@ struct Tensor {
 
   int64_t num_rows() const { return shape[0]; }
   // Elements of one row, over all inner dimensions.
-  int64_t row_elements() const { return rank == 3 ? shape[1] * shape[2] : (rank == 2 ? shape[1] : 1); }
+  int64_t row_elements() const {
+    return rank == 3 ? shape[1] * shape[2] : (rank == 2 ? shape[1] : 1);
+  }
 
   float* f32() const {
     check(dtype == DType::kF32, "tensor is not f32");
@@ -36,7 +40,8 @@ struct Tensor {
 
   // Columns [begin, begin + count) of a matrix, sharing its memory.
   Tensor columns(int64_t begin, int64_t count) const {
-    check(rank == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1], "column range outside the tensor");
+    check(rank == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1],
+          "column range outside the tensor");
     Tensor t = *this;
     t.data = static_cast<char*>(data) + begin * dtype_bytes(dtype);
     t.shape[1] = count;

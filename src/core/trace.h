@@ -1,5 +1,6 @@
-// The one hook through which diagnosis sees intermediates. A forward names every intermediate, layer.<index>.<name>;
-// without a sink the call is one predicted branch. Sinks (doctor, golden tests, calibration) only read.
+// The one hook through which diagnosis sees intermediates. A forward names every intermediate,
+// layer.<index>.<name>; without a sink the call is one predicted branch. Sinks (doctor, golden
+// tests, calibration) only read.
 #pragma once
 
 #include <string_view>
@@ -11,7 +12,8 @@ namespace pelton {
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
-  // `layer` is -1 outside the layer stack ("embedding", "final_norm", "logits"). The tensor lives during the call only.
+  // `layer` is -1 outside the layer stack ("embedding", "final_norm", "logits"). The tensor lives
+  // during the call only.
   virtual void on_tensor(int layer, std::string_view name, const Tensor& tensor) = 0;
 };
 

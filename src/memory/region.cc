@@ -16,8 +16,11 @@ Result<Region> Region::allocate(size_t bytes) {
   Region region;
   if (bytes == 0) return region;
   const size_t size = (bytes + kPage - 1) / kPage * kPage;
-  void* data = size < bytes ? MAP_FAILED : mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) return resource_exhausted(fmt::format("cannot take {} bytes of memory", bytes));
+  void* data = size < bytes ? MAP_FAILED
+                            : mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED)
+    return resource_exhausted(fmt::format("cannot take {} bytes of memory", bytes));
   region.data_ = static_cast<std::byte*>(data);
   region.size_ = size;
   return region;

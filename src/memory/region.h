@@ -1,5 +1,5 @@
-// Anonymous memory taken from the system once, at start, and given back at the end. Not prefaulted: pages count as
-// resident when first written.
+// Anonymous memory taken from the system once, at start, and given back at the end. Not prefaulted:
+// pages count as resident when first written.
 #pragma once
 
 #include <cstddef>

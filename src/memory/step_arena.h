@@ -1,6 +1,6 @@
-// Scratch of one step. Used twice with the same calls: counting (no memory, tensors must not be touched) gives the plan,
-// carving hands out what was planned. Memory is freed by rewinding to a mark, so a forward's peak is that of its
-// widest point, not of the sum of its layers.
+// Scratch of one step. Used twice with the same calls: counting (no memory, tensors must not be
+// touched) gives the plan, carving hands out what was planned. Memory is freed by rewinding to a
+// mark, so a forward's peak is that of its widest point, not of the sum of its layers.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ class StepArena {
 
   // Counts only: pointers it hands out are distinct but must not be read or written.
   static StepArena counting() { return StepArena(nullptr, 0); }
-  // Carves from `storage`, which must outlive the arena and be kAlignment-aligned. Exceeding it is a programmer error.
+  // Carves from `storage`, which must outlive the arena and be kAlignment-aligned. Exceeding it is
+  // a programmer error.
   explicit StepArena(std::span<std::byte> storage) : StepArena(storage.data(), storage.size()) {}
 
   bool is_counting() const { return base_ == nullptr; }
@@ -28,8 +29,9 @@ class StepArena {
     return static_cast<T*>(allocate(static_cast<size_t>(count) * sizeof(T)));
   }
   Tensor rows(DType dtype, int64_t num_rows, int64_t columns) {
-    return Tensor::rows(allocate(static_cast<size_t>(num_rows * columns) * static_cast<size_t>(dtype_bytes(dtype))), dtype,
-                        num_rows, columns);
+    return Tensor::rows(
+        allocate(static_cast<size_t>(num_rows * columns) * static_cast<size_t>(dtype_bytes(dtype))),
+        dtype, num_rows, columns);
   }
 
   size_t used() const { return used_; }

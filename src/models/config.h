@@ -1,5 +1,5 @@
-// What a model file says of its architecture, in Hugging Face's names, from config.json or from GGUF metadata. Every field
-// is cross-checked against the tensors before memory is taken.
+// What a model file says of its architecture, in Hugging Face's names, from config.json or from
+// GGUF metadata. Every field is cross-checked against the tensors before memory is taken.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,19 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0f;
   int32_t original_max_position_embeddings = 0;
-  float low_freq_factor = 1.0f;   // llama3
-  float high_freq_factor = 4.0f;  // llama3
-  float beta_fast = 32.0f;        // yarn
-  float beta_slow = 1.0f;         // yarn
-  std::optional<float> attention_factor;      // yarn, longrope
-  std::optional<float> mscale, mscale_all_dim;  // yarn
+  float low_freq_factor = 1.0f;                  // llama3
+  float high_freq_factor = 4.0f;                 // llama3
+  float beta_fast = 32.0f;                       // yarn
+  float beta_slow = 1.0f;                        // yarn
+  std::optional<float> attention_factor;         // yarn, longrope
+  std::optional<float> mscale, mscale_all_dim;   // yarn
   std::vector<float> short_factor, long_factor;  // longrope
-  std::vector<float> freq_factors;               // GGUF rope_freqs.weight: divides each inverse frequency
+  std::vector<float> freq_factors;  // GGUF rope_freqs.weight: divides each inverse frequency
 };
 
 struct ModelConfig {
-  std::string model_type;  // Hugging Face's: "llama", "mistral", "qwen2", "qwen3", "gemma3_text", "phi3", "gpt2", "gpt_bigcode"
+  std::string model_type;  // Hugging Face's: "llama", "mistral", "qwen2", "qwen3", "gemma3_text",
+                           // "phi3", "gpt2", "gpt_bigcode"
   int32_t hidden_size = 0;
   int32_t num_hidden_layers = 0;
   int32_t num_attention_heads = 0;
@@ -51,19 +52,19 @@ struct ModelConfig {
   ops::Activation hidden_act = ops::Activation::kSilu;
   bool tie_word_embeddings = false;
 
-  bool attention_bias = false;         // q, k, v
+  bool attention_bias = false;  // q, k, v
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool qk_norm = false;                // RMS norm of each query and key head
-  float attention_scale = 0.0f;        // multiplies q.k
+  bool qk_norm = false;          // RMS norm of each query and key head
+  float attention_scale = 0.0f;  // multiplies q.k
   float attn_logit_softcapping = 0.0f;
   float final_logit_softcapping = 0.0f;
   float embedding_scale = 1.0f;
-  float norm_weight_offset = 0.0f;     // Gemma in safetensors stores weight - 1
+  float norm_weight_offset = 0.0f;  // Gemma in safetensors stores weight - 1
 
   RopeConfig rope;
-  std::optional<RopeConfig> local_rope;     // of sliding layers, where it differs (Gemma 3)
-  std::vector<int32_t> sliding_windows;     // one a layer; 0 = full attention
+  std::optional<RopeConfig> local_rope;  // of sliding layers, where it differs (Gemma 3)
+  std::vector<int32_t> sliding_windows;  // one a layer; 0 = full attention
 
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
@@ -73,12 +74,13 @@ Result<ModelConfig> config_from_gguf(const weights::GgufFile& file);
 // `document` is config.json's text; `path` for messages.
 Result<ModelConfig> config_from_json(std::string_view document, std::string_view path);
 
-// inv_freq [rotary_dim / 2] and the magnitude of cos and sin, for a context of `context_len` (dynamic and LongRoPE depend
-// on it), as transformers' modeling_rope_utils computes them.
+// inv_freq [rotary_dim / 2] and the magnitude of cos and sin, for a context of `context_len`
+// (dynamic and LongRoPE depend on it), as transformers' modeling_rope_utils computes them.
 struct RopeFrequencies {
   std::vector<float> inv_freq;
   float magnitude = 1.0f;
 };
-RopeFrequencies rope_frequencies(const RopeConfig& config, int32_t context_len, int32_t max_position_embeddings);
+RopeFrequencies rope_frequencies(const RopeConfig& config, int32_t context_len,
+                                 int32_t max_position_embeddings);
 
 }  // namespace pelton::models

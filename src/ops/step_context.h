@@ -1,5 +1,6 @@
-// Everything an op needs besides its tensors: scratch, threads, the kernel table, and the trace hook. Passed down the
-// forward, never global. In plan mode (a counting arena) ops only take their scratch and return.
+// Everything an op needs besides its tensors: scratch, threads, the kernel table, and the trace
+// hook. Passed down the forward, never global. In plan mode (a counting arena) ops only take their
+// scratch and return.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// Beam search with the semantics of Hugging Face transformers (length_penalty, early_stopping, num_return_sequences):
-// keeps `num_beams` live hypotheses and the best finished ones. Knows log-probabilities and tokens only; the scheduler
-// forks blocks as told.
+// Beam search with the semantics of Hugging Face transformers (length_penalty, early_stopping,
+// num_return_sequences): keeps `num_beams` live hypotheses and the best finished ones. Knows
+// log-probabilities and tokens only; the scheduler forks blocks as told.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,17 @@ struct BeamHypothesis {
 
 class BeamSearch {
  public:
-  BeamSearch(const SamplingParams& params, std::vector<int32_t> end_ids, int32_t prompt_length, int32_t max_tokens);
+  BeamSearch(const SamplingParams& params, std::vector<int32_t> end_ids, int32_t prompt_length,
+             int32_t max_tokens);
 
   struct Step {
-    std::vector<int32_t> parents;  // for each live beam of the next step: index of the live beam it extends
+    std::vector<int32_t>
+        parents;  // for each live beam of the next step: index of the live beam it extends
     std::vector<int32_t> tokens;
-    bool done = false;             // no further step is needed; parents and tokens are then empty
+    bool done = false;  // no further step is needed; parents and tokens are then empty
   };
-  // `logits`: one row of raw logits for each live beam, in order. The first call has one live beam (the prompt).
+  // `logits`: one row of raw logits for each live beam, in order. The first call has one live beam
+  // (the prompt).
   Step advance(std::span<const std::span<float>> logits);
 
   int32_t num_live() const;

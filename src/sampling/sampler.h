@@ -1,8 +1,10 @@
-// From one row of logits to one token: a pipeline of named stages, each a pure function of (logits, params, history). A
-// draw is keyed by (seed, sequence index, position), so it does not depend on batch-mates or on what ran before.
+// From one row of logits to one token: a pipeline of named stages, each a pure function of (logits,
+// params, history). A draw is keyed by (seed, sequence index, position), so it does not depend on
+// batch-mates or on what ran before.
 //
-// Order: logit bias, repetition / presence / frequency penalties, DRY, temperature, top-k, typical, top-p, min-p, draw.
-// Temperature 0 is argmax after the penalties (lowest id among equals). All results are finite.
+// Order: logit bias, repetition / presence / frequency penalties, DRY, temperature, top-k, typical,
+// top-p, min-p, draw. Temperature 0 is argmax after the penalties (lowest id among equals). All
+// results are finite.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +19,9 @@
 namespace pelton::sampling {
 
 struct SamplerInput {
-  std::span<float> logits;              // [vocab_size]; overwritten
+  std::span<float> logits;  // [vocab_size]; overwritten
   std::span<const int32_t> prompt;
-  std::span<const int32_t> output;      // tokens generated so far
+  std::span<const int32_t> output;  // tokens generated so far
   uint64_t seed = 0;
   uint32_t sequence_index = 0;          // completion index: keys the draw
   std::span<const int32_t> suppressed;  // ids that must not be chosen (end ids before min_tokens)
@@ -36,7 +38,8 @@ class Sampler {
   // `dry_breaker_ids`: ids whose text contains a sequence breaker.
   Sampler(SamplingParams params, std::vector<int32_t> dry_breaker_ids);
 
-  // kInternal naming the row when a logit is NaN or all are -infinity: that request ends, its neighbours go on.
+  // kInternal naming the row when a logit is NaN or all are -infinity: that request ends, its
+  // neighbours go on.
   Result<SampledRow> sample(const SamplerInput& input) const;
 
   const SamplingParams& params() const { return params_; }
@@ -46,7 +49,8 @@ class Sampler {
   std::vector<int32_t> dry_breaker_ids_;
 };
 
-// Log-softmax of a row at one id and at its `top` most likely ids, best first, ties by lower id; finite values.
+// Log-softmax of a row at one id and at its `top` most likely ids, best first, ties by lower id;
+// finite values.
 TokenLogprobs row_logprobs(std::span<const float> logits, int32_t chosen, int32_t top);
 
 }  // namespace pelton::sampling

@@ -1,10 +1,11 @@
-// Decides what each step runs: admits waiting sequences, matches cached prefixes, cuts prompts into chunks, keeps decodes
-// first, preempts by recompute when blocks run out. Host accounting only: no tensors, no devices, no threads (one caller).
+// Decides what each step runs: admits waiting sequences, matches cached prefixes, cuts prompts into
+// chunks, keeps decodes first, preempts by recompute when blocks run out. Host accounting only: no
+// tensors, no devices, no threads (one caller).
 //
-// Order: running sequences decode first; then preempted ones, in the order of their arrival; then newcomers by (priority,
-// arrival). A preempted sequence is never overtaken by a newcomer of its priority or lower, and a sequence that was
-// preempted `max_preemptions` times is not chosen as a victim again while others exist: so waiting is bounded and every
-// request ends.
+// Order: running sequences decode first; then preempted ones, in the order of their arrival; then
+// newcomers by (priority, arrival). A preempted sequence is never overtaken by a newcomer of its
+// priority or lower, and a sequence that was preempted `max_preemptions` times is not chosen as a
+// victim again while others exist: so waiting is bounded and every request ends.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +27,11 @@ struct SchedulerConfig {
   int32_t max_model_len = 4096;
   int32_t block_tokens = 32;
   int32_t num_blocks = 0;
-  int32_t max_waiting = 256;             // requests that may queue
+  int32_t max_waiting = 256;  // requests that may queue
   bool enable_prefix_caching = true;
-  bool static_batching = false;          // a batch is admitted only when the previous one has ended, padded to its longest
-  std::vector<int32_t> end_ids;          // end a sequence unless ignore_eos
+  bool static_batching =
+      false;  // a batch is admitted only when the previous one has ended, padded to its longest
+  std::vector<int32_t> end_ids;  // end a sequence unless ignore_eos
 };
 
 // A token chosen for a sequence that `samples` in the plan.
@@ -50,8 +52,8 @@ struct SequenceUpdate {
 struct SchedulerStats {
   int32_t running = 0;
   int32_t waiting = 0;
-  int32_t free_blocks = 0;       // never used or reclaimable at once
-  int32_t cached_blocks = 0;     // hold reusable prefixes, reclaimable
+  int32_t free_blocks = 0;    // never used or reclaimable at once
+  int32_t cached_blocks = 0;  // hold reusable prefixes, reclaimable
   int32_t total_blocks = 0;
   int64_t preemptions = 0;
   int64_t recomputed_tokens = 0;
@@ -66,13 +68,15 @@ class Scheduler {
   explicit Scheduler(const SchedulerConfig& config);
   ~Scheduler();
 
-  // Queues a request: `sampling.n` sequences (or one beam group of num_beams) that share the prompt's blocks. Errors:
-  // kInvalidArgument (empty prompt, prompt + 1 over max_model_len, needs more blocks than exist), kResourceExhausted
-  // (queue full). Returns the sequence ids in completion order.
+  // Queues a request: `sampling.n` sequences (or one beam group of num_beams) that share the
+  // prompt's blocks. Errors: kInvalidArgument (empty prompt, prompt + 1 over max_model_len, needs
+  // more blocks than exist), kResourceExhausted (queue full). Returns the sequence ids in
+  // completion order.
   Result<std::vector<SequenceId>> add(RequestId id, const Request& request);
 
-  // Ends every sequence of the request now, at any point, also between plan() and commit(); its blocks are free before the
-  // next plan(). Unknown or ended ids are ignored. Gives the updates of what ended, with `reason`.
+  // Ends every sequence of the request now, at any point, also between plan() and commit(); its
+  // blocks are free before the next plan(). Unknown or ended ids are ignored. Gives the updates of
+  // what ended, with `reason`.
   std::vector<SequenceUpdate> cancel(RequestId id, FinishReason reason = FinishReason::kCancelled);
   // Ends one sequence, e.g. on a stop string found in its text.
   std::optional<SequenceUpdate> finish(SequenceId id, FinishReason reason);
@@ -80,14 +84,17 @@ class Scheduler {
   // The next step; empty when nothing can run. Must be followed by commit() of the same plan.
   StepPlan plan();
 
-  // Folds the step back: advances computed positions, appends sampled tokens, hashes full blocks into the prefix tree,
-  // applies token-level stops (end ids, stop_token_ids, max_tokens, max_model_len). Sequences cancelled since plan() are
-  // skipped. `sampled` must name each live sampling sequence of the plan once (beam groups: through commit_beams).
+  // Folds the step back: advances computed positions, appends sampled tokens, hashes full blocks
+  // into the prefix tree, applies token-level stops (end ids, stop_token_ids, max_tokens,
+  // max_model_len). Sequences cancelled since plan() are skipped. `sampled` must name each live
+  // sampling sequence of the plan once (beam groups: through commit_beams).
   std::vector<SequenceUpdate> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
 
-  // One beam step: live beam i of the group becomes a fork of `parents[i]` extended by `tokens[i]`. Blocks are shared and
-  // copied on write. Called before commit() of the same plan, for each beam group whose sequences sampled.
-  void commit_beams(RequestId id, std::span<const SequenceId> parents, std::span<const int32_t> tokens);
+  // One beam step: live beam i of the group becomes a fork of `parents[i]` extended by `tokens[i]`.
+  // Blocks are shared and copied on write. Called before commit() of the same plan, for each beam
+  // group whose sequences sampled.
+  void commit_beams(RequestId id, std::span<const SequenceId> parents,
+                    std::span<const int32_t> tokens);
 
   // Tokens of a sequence, prompt first; empty span once it has ended.
   std::span<const int32_t> tokens(SequenceId id) const;
@@ -96,7 +103,8 @@ class Scheduler {
 
   bool idle() const;  // nothing waiting, nothing running
   SchedulerStats stats() const;
-  // Every reference count, table, tree node and queue agrees with every other; the first contradiction as text.
+  // Every reference count, table, tree node and queue agrees with every other; the first
+  // contradiction as text.
   Status check_integrity() const;
 
  private:

@@ -1,14 +1,14 @@
-// Chat templates: an interpreter of the Jinja subset that model families use, with budgets for steps, output and depth
-// and no access to anything but its input. Equals jinja2 as transformers configures it (trim_blocks, lstrip_blocks,
-// loop controls, its tojson, raise_exception, strftime_now) on that subset.
+// Chat templates: an interpreter of the Jinja subset that model families use, with budgets for
+// steps, output and depth and no access to anything but its input. Equals jinja2 as transformers
+// configures it (trim_blocks, lstrip_blocks, loop controls, its tojson, raise_exception,
+// strftime_now) on that subset.
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "base/result.h"
 
@@ -25,14 +25,16 @@ struct TemplateLimits {
 class ChatTemplate {
  public:
   // Compiles; an unsupported construct is an error naming line and construct.
-  static Result<std::shared_ptr<const ChatTemplate>> compile(std::string_view source, TemplateLimits limits = {});
+  static Result<std::shared_ptr<const ChatTemplate>> compile(std::string_view source,
+                                                             TemplateLimits limits = {});
 
-  // Renders with `context` (an object) as globals: messages, tools, add_generation_prompt, bos_token, eos_token, ...
-  // raise_exception gives kInvalidArgument with the template's own text; so does a spent budget, naming it.
+  // Renders with `context` (an object) as globals: messages, tools, add_generation_prompt,
+  // bos_token, eos_token, ... raise_exception gives kInvalidArgument with the template's own text;
+  // so does a spent budget, naming it.
   Result<std::string> render(const OrderedJson& context) const;
 
-  // A rendered prompt with the parts that came from message content marked, so that control-token text typed by a user
-  // stays plain text. Concatenated pieces equal render()'s text.
+  // A rendered prompt with the parts that came from message content marked, so that control-token
+  // text typed by a user stays plain text. Concatenated pieces equal render()'s text.
   struct Piece {
     std::string text;
     bool from_user;

@@ -1,5 +1,6 @@
-// Text to token ids and back, exactly as the reference libraries do it. Immutable after loading and safe to share between
-// threads. Time and memory are linear in the input, whatever the input; nothing recurses on its length.
+// Text to token ids and back, exactly as the reference libraries do it. Immutable after loading and
+// safe to share between threads. Time and memory are linear in the input, whatever the input;
+// nothing recurses on its length.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@ namespace pelton::text {
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the model's own settings put around a text (BOS, EOS)
-  // Whether control-token text inside the input becomes control tokens. False for what users type; true for the output
-  // of a chat template's own markup. Added tokens that are not special always match.
+  // Whether control-token text inside the input becomes control tokens. False for what users type;
+  // true for the output of a chat template's own markup. Added tokens that are not special always
+  // match.
   bool parse_special = false;
 };
 
@@ -27,7 +29,8 @@ struct GgufVocabulary {
   std::string pre;    // pre-tokenizer name: "smollm", "qwen2", "llama-bpe", ...; may be empty
   std::vector<std::string> tokens;
   std::vector<double> scores;
-  std::vector<int64_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
+  std::vector<int64_t>
+      token_types;  // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
   std::vector<std::string> merges;
   std::optional<int64_t> bos_id, eos_id, eot_id, unknown_id, padding_id;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
@@ -37,20 +40,23 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // A Hugging Face folder: tokenizer.json, else tokenizer.model (SentencePiece or tiktoken form); settings from
-  // tokenizer_config.json.
+  // A Hugging Face folder: tokenizer.json, else tokenizer.model (SentencePiece or tiktoken form);
+  // settings from tokenizer_config.json.
   static Result<std::shared_ptr<const Tokenizer>> from_folder(const std::filesystem::path& folder);
   static Result<std::shared_ptr<const Tokenizer>> from_gguf(GgufVocabulary vocabulary);
   // One tokenizer.json document, for fuzzing and tests. `config` is tokenizer_config.json or empty.
-  static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view document, std::string_view config);
+  static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view document,
+                                                            std::string_view config);
 
-  virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
-  // The reference's decode(ids, skip_special_tokens): byte pieces joined, invalid UTF-8 replaced by U+FFFD. Ids outside
-  // the vocabulary give nothing.
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
+  // The reference's decode(ids, skip_special_tokens): byte pieces joined, invalid UTF-8 replaced by
+  // U+FFFD. Ids outside the vocabulary give nothing.
   virtual std::string decode(const std::vector<int32_t>& ids, bool skip_special_tokens) const = 0;
 
   virtual int32_t vocab_size() const = 0;  // largest id + 1, added tokens included
-  // The token as the vocabulary spells it ("Ġhello", "▁hello", "<0x0A>"); empty outside the vocabulary.
+  // The token as the vocabulary spells it ("Ġhello", "▁hello", "<0x0A>"); empty outside the
+  // vocabulary.
   virtual std::string_view piece(int32_t id) const = 0;
   virtual std::optional<int32_t> find(std::string_view piece) const = 0;
   virtual bool is_special(int32_t id) const = 0;
@@ -61,8 +67,9 @@ class Tokenizer {
   virtual bool adds_bos() const = 0;
 };
 
-// Text of a growing id sequence, character by character: the concatenation of all push() results and finish() equals
-// decode() of all ids. Bytes of an unfinished character wait; at the end they become one U+FFFD.
+// Text of a growing id sequence, character by character: the concatenation of all push() results
+// and finish() equals decode() of all ids. Bytes of an unfinished character wait; at the end they
+// become one U+FFFD.
 class StreamingDetokenizer {
  public:
   StreamingDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens);
@@ -72,8 +79,8 @@ class StreamingDetokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_tokens_;
-  std::vector<int32_t> ids_;   // window that still influences the next text
-  std::string emitted_;        // text of the window already given out
+  std::vector<int32_t> ids_;  // window that still influences the next text
+  std::string emitted_;       // text of the window already given out
 };
 
 }  // namespace pelton::text

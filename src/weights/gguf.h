@@ -9,16 +9,17 @@
 
 namespace pelton::weights {
 
-// One metadata value. Integers of every width are widened; arrays of strings and numbers are kept as such; nested arrays
-// are refused.
-using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<std::string>>;
+// One metadata value. Integers of every width are widened; arrays of strings and numbers are kept
+// as such; nested arrays are refused.
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
 
 class GgufFile final : public WeightSource {
  public:
   static Result<std::unique_ptr<GgufFile>> open(const std::filesystem::path& path);
   // The same reader over bytes in memory, for fuzzing and tests; tensors point into `bytes`.
-  static Result<std::unique_ptr<GgufFile>> parse(std::span<const std::byte> bytes, std::string path);
+  static Result<std::unique_ptr<GgufFile>> parse(std::span<const std::byte> bytes,
+                                                 std::string path);
 
   const TensorInfo* find(std::string_view name) const override;
   std::span<const TensorInfo> tensors() const override;

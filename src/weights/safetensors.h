@@ -7,10 +7,12 @@ namespace pelton::weights {
 
 class SafetensorsSet final : public WeightSource {
  public:
-  // `path`: a folder with model.safetensors or model.safetensors.index.json and its shards, or one .safetensors file.
+  // `path`: a folder with model.safetensors or model.safetensors.index.json and its shards, or one
+  // .safetensors file.
   static Result<std::unique_ptr<SafetensorsSet>> open(const std::filesystem::path& path);
   // One file's bytes in memory, for fuzzing and tests.
-  static Result<std::unique_ptr<SafetensorsSet>> parse(std::span<const std::byte> bytes, std::string path);
+  static Result<std::unique_ptr<SafetensorsSet>> parse(std::span<const std::byte> bytes,
+                                                       std::string path);
   ~SafetensorsSet() override;
 
   const TensorInfo* find(std::string_view name) const override;

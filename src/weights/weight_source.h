@@ -1,5 +1,6 @@
-// Named tensors and metadata from untrusted bytes. Readers prove every count, shape, offset and type before they take
-// memory; after open() succeeds, every tensor's range lies inside its mapped file and overlaps no other.
+// Named tensors and metadata from untrusted bytes. Readers prove every count, shape, offset and
+// type before they take memory; after open() succeeds, every tensor's range lies inside its mapped
+// file and overlaps no other.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace pelton::weights {
 struct TensorInfo {
   std::string name;
   WeightFormat format = WeightFormat::kF32;
-  std::vector<int64_t> shape;       // outermost first, [out_features, in_features] as in Hugging Face
+  std::vector<int64_t> shape;  // outermost first, [out_features, in_features] as in Hugging Face
   std::span<const std::byte> data;  // inside `file`
   const MappedFile* file = nullptr;
 

@@ -1,6 +1,6 @@
-// One table of function pointers an ISA level. A level starts from the table of the level below and overrides what it
-// does better; each level is built with its own flags and exports one symbol. Kernels take raw pointers, never allocate,
-// own, throw or synchronise.
+// One table of function pointers an ISA level. A level starts from the table of the level below and
+// overrides what it does better; each level is built with its own flags and exports one symbol.
+// Kernels take raw pointers, never allocate, own, throw or synchronise.
 #pragma once
 
 #include <span>

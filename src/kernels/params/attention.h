@@ -8,13 +8,14 @@
 
 namespace pelton::kernels {
 
-// Storage of the keys and values of one page. Int8 pages carry one f32 scale for each (token, head) of K and of V.
+// Storage of the keys and values of one page. Int8 pages carry one f32 scale for each (token, head)
+// of K and of V.
 enum class KvFormat : uint8_t { kF32, kF16, kBF16, kFp8, kInt8 };
 const char* kv_format_name(KvFormat format);  // "f32", "f16", "bf16", "fp8", "int8"
 
 // One layer's pages. A block holds `block_tokens` tokens of every KV head; block b begins at
-// keys + b * block_bytes and values + b * block_bytes. The layout inside a block is the attention kernels' own
-// (kv/pages documents it); everyone else goes through append and copy.
+// keys + b * block_bytes and values + b * block_bytes. The layout inside a block is the attention
+// kernels' own (kv/pages documents it); everyone else goes through append and copy.
 struct KvLayerView {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
@@ -25,22 +26,26 @@ struct KvLayerView {
   KvFormat format = KvFormat::kF16;
 };
 
-// The rows of one sequence inside a step: queries first_row .. first_row + num_rows - 1 are its positions
-// context_len - num_rows .. context_len - 1, whose keys and values were appended before attention runs.
+// The rows of one sequence inside a step: queries first_row .. first_row + num_rows - 1 are its
+// positions context_len - num_rows .. context_len - 1, whose keys and values were appended before
+// attention runs.
 struct SequenceSlice {
   int32_t first_row = 0;
   int32_t num_rows = 0;
   int32_t context_len = 0;
-  const int32_t* blocks = nullptr;  // block table: token t lies in blocks[t / block_tokens], slot t % block_tokens
+  const int32_t* blocks =
+      nullptr;  // block table: token t lies in blocks[t / block_tokens], slot t % block_tokens
 };
 
 // Attention variants; the defaults are plain causal attention.
 struct AttentionVariant {
-  float scale = 1.0f;                    // multiplies q.k
-  int32_t sliding_window = 0;            // > 0: a query sees only the last `sliding_window` keys, itself included
-  float soft_cap = 0.0f;                 // > 0: scores become cap * tanh(score / cap)
-  const float* sinks = nullptr;          // [num_heads] extra logit in each head's softmax denominator
-  const float* alibi_slopes = nullptr;   // [num_heads] score += slope * (key position - query position)
+  float scale = 1.0f;  // multiplies q.k
+  int32_t sliding_window =
+      0;                  // > 0: a query sees only the last `sliding_window` keys, itself included
+  float soft_cap = 0.0f;  // > 0: scores become cap * tanh(score / cap)
+  const float* sinks = nullptr;  // [num_heads] extra logit in each head's softmax denominator
+  const float* alibi_slopes =
+      nullptr;  // [num_heads] score += slope * (key position - query position)
 };
 
 }  // namespace pelton::kernels

@@ -14,11 +14,12 @@ enum class WeightLayout : uint8_t {
   kInterleaved,  // rows interleaved so that one vector lane is one output row; see docs/kernels.md
 };
 
-// Multiplying float activations by quantized weights: exactly in float, or through 8-bit activations.
+// Multiplying float activations by quantized weights: exactly in float, or through 8-bit
+// activations.
 enum class ActivationPrecision : uint8_t { kInt8, kF32 };
 
-// A weight matrix W [rows = output features, columns = input features] ready for the kernels. A view: the model's weight
-// arena or a mapped file owns the bytes.
+// A weight matrix W [rows = output features, columns = input features] ready for the kernels. A
+// view: the model's weight arena or a mapped file owns the bytes.
 struct WeightMatrix {
   const std::byte* data = nullptr;
   size_t bytes = 0;

@@ -1,5 +1,5 @@
-// Device storage of keys and values: one arena, cut into blocks of `block_tokens` tokens; a block number means the same
-// tokens in every layer. Which block belongs to whom is kv/blocks' business.
+// Device storage of keys and values: one arena, cut into blocks of `block_tokens` tokens; a block
+// number means the same tokens in every layer. Which block belongs to whom is kv/blocks' business.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct KvConfig {
   kernels::KvFormat format = kernels::KvFormat::kF16;
 };
 
-// Bytes of one block over all layers, keys and values, scales and padding included: planned = taken.
+// Bytes of one block over all layers, keys and values, scales and padding included: planned =
+// taken.
 size_t kv_block_bytes(const KvConfig& config);
 // The textbook figure: 2 * layers * kv heads * head dim * bytes a token (int8: plus its scales).
 size_t kv_token_bytes(const KvConfig& config);
