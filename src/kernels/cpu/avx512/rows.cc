@@ -1,0 +1,7 @@
+#include "kernels/cpu/levels.h"
+
+namespace pelton::kernels::avx512 {
+
+void fill_rows(RowKernels& /*kernels*/) {}
+
+}  // namespace pelton::kernels::avx512
