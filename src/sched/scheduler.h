@@ -2,10 +2,9 @@
 // chunks, keeps decodes first, preempts by recompute when blocks run out. Host accounting only: no
 // tensors, no devices, no threads (one caller).
 //
-// Order: running sequences decode first; then preempted ones, in the order of their arrival; then
-// newcomers by (priority, arrival). A preempted sequence is never overtaken by a newcomer of its
-// priority or lower, and a sequence that was preempted `max_preemptions` times is not chosen as a
-// victim again while others exist: so waiting is bounded and every request ends.
+// Order: running sequences decode first, then running prompts get their next chunks, then waiting
+// ones are admitted, preempted ones before newcomers of the same priority. docs/scheduler.md tells
+// the life of a sequence, how victims are chosen and why every request ends.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,14 @@ struct SchedulerConfig {
   int32_t num_blocks = 0;
   int32_t max_waiting = 256;  // requests that may queue
   bool enable_prefix_caching = true;
-  bool static_batching =
-      false;  // a batch is admitted only when the previous one has ended, padded to its longest
+  // A batch is admitted only when every sequence of the previous one has ended: slots of those that
+  // ended early stay idle until its longest is done.
+  bool static_batching = false;
+  // A sequence that lost its blocks this often is chosen again only when every other victim is so
+  // protected too.
+  int32_t max_preemptions = 3;
+  // Steps of waiting that outweigh one class of priority, so that no class starves; 0 = never.
+  int32_t priority_aging_steps = 8192;
   std::vector<int32_t> end_ids;  // end a sequence unless ignore_eos
 };
 
@@ -40,12 +45,13 @@ struct SampledToken {
   int32_t token = 0;
 };
 
-// What commit() says of one sequence that got tokens or ended.
+// What commit() says of one sequence that got tokens or ended. `new_tokens` stays valid until the
+// next plan().
 struct SequenceUpdate {
   SequenceId sequence = 0;
   RequestId request = 0;
   int32_t index = 0;  // completion index within the request
-  std::vector<int32_t> new_tokens;
+  std::span<const int32_t> new_tokens;
   FinishReason finish = FinishReason::kNone;
 };
 
@@ -78,25 +84,32 @@ class Scheduler {
   // blocks are free before the next plan(). Unknown or ended ids are ignored. Gives the updates of
   // what ended, with `reason`.
   std::vector<SequenceUpdate> cancel(RequestId id, FinishReason reason = FinishReason::kCancelled);
-  // Ends one sequence, e.g. on a stop string found in its text.
+  // Ends one sequence, e.g. on a stop string found in its text. Not for beams.
   std::optional<SequenceUpdate> finish(SequenceId id, FinishReason reason);
 
-  // The next step; empty when nothing can run. Must be followed by commit() of the same plan.
-  StepPlan plan();
+  // The next step; empty when nothing can run. Must be followed by commit() of the same plan, until
+  // which the plan and what it points to stay valid.
+  const StepPlan& plan();
 
   // Folds the step back: advances computed positions, appends sampled tokens, hashes full blocks
   // into the prefix tree, applies token-level stops (end ids, stop_token_ids, max_tokens,
   // max_model_len). Sequences cancelled since plan() are skipped. `sampled` must name each live
-  // sampling sequence of the plan once (beam groups: through commit_beams).
-  std::vector<SequenceUpdate> commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+  // sampling sequence of the plan once (beam groups: through commit_beams); ended ones are ignored.
+  // After a failed step: cancel() its requests, then commit the plan with nothing sampled. The
+  // updates stay valid until the next plan().
+  std::span<const SequenceUpdate> commit(const StepPlan& plan,
+                                         std::span<const SampledToken> sampled);
 
-  // One beam step: live beam i of the group becomes a fork of `parents[i]` extended by `tokens[i]`.
-  // Blocks are shared and copied on write. Called before commit() of the same plan, for each beam
-  // group whose sequences sampled.
+  // One beam step: live beam i of the group becomes a fork of `parents[i]` extended by `tokens[i]`
+  // (both as many as num_beams; ids stay with their place). The prompt runs as beam 0 alone, so the
+  // first step's parents all name it. Blocks are shared and copied on write. Called before commit()
+  // of the same plan, for each beam group whose sequences sampled. End ids do not end a beam: the
+  // caller keeps finished hypotheses and ends the group with cancel(id, kStop); at max_tokens or
+  // the context's end commit() ends it with kLength. Ignored when the group has ended.
   void commit_beams(RequestId id, std::span<const SequenceId> parents,
                     std::span<const int32_t> tokens);
 
-  // Tokens of a sequence, prompt first; empty span once it has ended.
+  // Tokens of a sequence, prompt first. Of an ended one until the next plan(), then empty.
   std::span<const int32_t> tokens(SequenceId id) const;
   int32_t prompt_length(SequenceId id) const;
   int32_t cached_prompt_tokens(SequenceId id) const;

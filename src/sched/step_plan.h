@@ -1,15 +1,18 @@
 // One step as data: what the scheduler decided, in host integers only. The runner turns it into a
-// StepBatch, runs it, and commit() folds the sampled tokens back. A plan can be recorded and
-// replayed alone.
+// StepBatch, runs it, and commit() folds the sampled tokens back. The spans point into storage of
+// whoever made the plan (the scheduler's stays as it is until commit()); copying them out is enough
+// to record a plan and replay it alone.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace pelton::sched {
 
 using SequenceId = uint64_t;
 
+// Copies a whole block's keys and values, all layers.
 struct BlockCopy {
   int32_t source = 0;
   int32_t target = 0;
@@ -20,10 +23,12 @@ struct BlockCopy {
 struct SequenceStep {
   SequenceId sequence = 0;
   int32_t first_position = 0;
-  std::vector<int32_t> tokens;
-  std::vector<int32_t> blocks;  // block table covering first_position + tokens.size() tokens
-  bool samples = false;         // last row's logits choose the next token
-  bool all_logits = false;      // prompt log-probabilities: logits of every row
+  std::span<const int32_t> tokens;
+  std::span<const int32_t> blocks;  // block table covering first_position + tokens.size() tokens
+  bool samples = false;             // last row's logits choose the next token
+  // Prompt log-probabilities: logits of every row. After a preemption rows may come again; their
+  // bits are the same.
+  bool all_logits = false;
 };
 
 struct StepPlan {
