@@ -9,15 +9,18 @@
 
 namespace pelton::weights {
 
-// One metadata value. Integers of every width are widened; arrays of strings and numbers are kept
-// as such; nested arrays are refused.
+// One metadata value. Unsigned integers of every width are uint64_t, signed ones int64_t; arrays of
+// booleans and integers are int64_t. Nested arrays are refused.
 using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<int64_t>,
                                std::vector<double>, std::vector<std::string>>;
 
 class GgufFile final : public WeightSource {
  public:
+  // For a split file, `path` is its first shard (NAME-00001-of-0000N.gguf); the others are opened
+  // beside it and the tensors of all appear as one source. Metadata is the first shard's.
   static Result<std::unique_ptr<GgufFile>> open(const std::filesystem::path& path);
-  // The same reader over bytes in memory, for fuzzing and tests; tensors point into `bytes`.
+  // The same reader over the bytes of a whole file in memory, for fuzzing and tests; tensors point
+  // into `bytes`.
   static Result<std::unique_ptr<GgufFile>> parse(std::span<const std::byte> bytes,
                                                  std::string path);
 
@@ -28,7 +31,8 @@ class GgufFile final : public WeightSource {
 
   uint32_t version() const;
   const std::map<std::string, GgufValue, std::less<>>& metadata() const;
-  // Typed getters: absent key gives nullopt, a key of another type an error naming key and type.
+  // Typed getters: an absent key gives nullopt, a key of another type an error naming key and type.
+  // Strings are bytes: they need not be UTF-8.
   Result<std::optional<int64_t>> get_int(std::string_view key) const;
   Result<std::optional<double>> get_float(std::string_view key) const;  // accepts integers
   Result<std::optional<bool>> get_bool(std::string_view key) const;
@@ -38,14 +42,11 @@ class GgufFile final : public WeightSource {
   const std::vector<int64_t>* get_ints(std::string_view key) const;
   const std::vector<double>* get_floats(std::string_view key) const;
 
- private:
-  struct Impl;
-  explicit GgufFile(std::unique_ptr<Impl> impl);
-
- public:
   ~GgufFile() override;
 
  private:
+  struct Impl;
+  explicit GgufFile(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

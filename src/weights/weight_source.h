@@ -20,8 +20,10 @@ namespace pelton::weights {
 struct TensorInfo {
   std::string name;
   WeightFormat format = WeightFormat::kF32;
-  std::vector<int64_t> shape;  // outermost first, [out_features, in_features] as in Hugging Face
-  std::span<const std::byte> data;  // inside `file`
+  std::vector<int64_t> shape;       // outermost first, [out_features, in_features] as in Hugging
+                                    // Face; every dimension >= 1, empty for a scalar
+  std::span<const std::byte> data;  // inside `file`; aligned for the elements of a plain format
+  // Null when the bytes are in memory that the source owns or was given.
   const MappedFile* file = nullptr;
 
   int64_t elements() const;
@@ -30,13 +32,21 @@ struct TensorInfo {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  // Null when absent.
+  // Null when absent, or present in a type that Pelton cannot use.
   virtual const TensorInfo* find(std::string_view name) const = 0;
+  // In file order.
   virtual std::span<const TensorInfo> tensors() const = 0;
   // The file or folder, for messages.
   virtual const std::string& path() const = 0;
   // Bytes of all mapped files.
   virtual uint64_t mapped_bytes() const = 0;
+
+  // find(), or an error that says why there is no such tensor.
+  Result<const TensorInfo*> require(std::string_view name) const;
+
+ protected:
+  // Why find() hides a tensor that the file holds; empty when the file does not hold it.
+  virtual std::string unusable_reason(std::string_view name) const;
 };
 
 }  // namespace pelton::weights
