@@ -12,6 +12,11 @@
 
 namespace pelton {
 
+// When beam search stops once `num_beams` hypotheses are finished: at once (true), when the best
+// live beam cannot beat the worst of them at its present length (false), or when it cannot at any
+// length up to the limit ("never").
+enum class EarlyStopping { kFalse, kTrue, kNever };
+
 struct SamplingParams {
   int32_t max_tokens =
       std::numeric_limits<int32_t>::max();  // clamped to the context's end; 0 = prompt only
@@ -45,10 +50,10 @@ struct SamplingParams {
 
   // Beam search, when above 1: width, length penalty (score = sum of log-probabilities /
   // length^penalty) and early stop, as in Hugging Face transformers. Sampling fields must then be
-  // neutral.
+  // neutral, and `n` is how many of the beams are returned.
   int32_t num_beams = 1;
   float length_penalty = 1.0f;
-  bool early_stopping = false;
+  EarlyStopping early_stopping = EarlyStopping::kFalse;
 
   // Log-probabilities of this many most likely tokens beside the chosen one; -1 = none. Taken from
   // the model's own distribution before any stage ("raw"), or from the distribution that was

@@ -7,7 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "base/result.h"
 #include "pelton/sampling_params.h"
+#include "sampling/scratch.h"
 
 namespace pelton::sampling {
 
@@ -18,8 +20,9 @@ struct BeamHypothesis {
 
 class BeamSearch {
  public:
-  BeamSearch(const SamplingParams& params, std::vector<int32_t> end_ids, int32_t prompt_length,
-             int32_t max_tokens);
+  // `end_ids`: tokens that finish a hypothesis; empty for none. `max_tokens` >= 1: length limit of
+  // the output, already clamped to the context's end.
+  BeamSearch(const SamplingParams& params, std::vector<int32_t> end_ids, int32_t max_tokens);
 
   struct Step {
     std::vector<int32_t>
@@ -28,24 +31,39 @@ class BeamSearch {
     bool done = false;  // no further step is needed; parents and tokens are then empty
   };
   // `logits`: one row of raw logits for each live beam, in order. The first call has one live beam
-  // (the prompt).
-  Step advance(std::span<const std::span<float>> logits);
+  // (the prompt). kInternal when a row has no distribution (NaN, +infinity, all -infinity).
+  Result<Step> advance(std::span<const std::span<float>> logits);
 
-  int32_t num_live() const;
-  // Best first, at most `n`; call when done or when cut by the token limit.
-  std::vector<BeamHypothesis> finish(int32_t n);
+  int32_t num_live() const { return static_cast<int32_t>(live_.size()); }
+  // Output so far of a live beam.
+  std::span<const int32_t> live_tokens(int32_t beam) const;
+  // Best first, at most `n`. Where the search was cut before it was done, live beams fill up the
+  // list after the finished ones.
+  std::vector<BeamHypothesis> finish(int32_t n) const;
 
  private:
   struct Beam {
     std::vector<int32_t> tokens;
-    float sum = 0.0f;
+    float sum = 0.0f;  // of log-probabilities
   };
+  struct Extension {
+    float sum = 0.0f;
+    int32_t parent = 0;
+    int32_t token = 0;
+  };
+  Status collect(std::span<const std::span<float>> logits);
+  void add_finished(const Extension& extension);
+  float score(float sum, int32_t length) const;
+  bool can_improve(float best_sum, int32_t length) const;
+  bool is_end(int32_t token) const;
+
   SamplingParams params_;
   std::vector<int32_t> end_ids_;
-  int32_t prompt_length_ = 0;
   int32_t max_tokens_ = 0;
   std::vector<Beam> live_;
-  std::vector<BeamHypothesis> finished_;
+  std::vector<BeamHypothesis> finished_;  // best first, at most num_beams
+  std::vector<Extension> extensions_;     // best first, of the current step
+  std::vector<Candidate> selection_;
 };
 
 }  // namespace pelton::sampling

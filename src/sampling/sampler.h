@@ -1,10 +1,10 @@
-// From one row of logits to one token: a pipeline of named stages, each a pure function of (logits,
-// params, history). A draw is keyed by (seed, sequence index, position), so it does not depend on
-// batch-mates or on what ran before.
+// From one row of logits to one token: a pipeline of named stages (stages.h), each a pure function
+// of (logits, params, history). A draw is keyed by (seed, sequence index, position), so it does not
+// depend on batch-mates or on what ran before.
 //
-// Order: logit bias, repetition / presence / frequency penalties, DRY, temperature, top-k, typical,
-// top-p, min-p, draw. Temperature 0 is argmax after the penalties (lowest id among equals). All
-// results are finite.
+// Order: logit bias, suppressed ids, repetition / presence / frequency penalties, DRY, temperature,
+// top-k, typical, top-p, min-p, draw. Temperature 0 is argmax after DRY (lowest id among equals).
+// All results are finite.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "pelton/request.h"
 #include "pelton/sampling_params.h"
+#include "sampling/scratch.h"
 
 namespace pelton::sampling {
 
@@ -32,25 +33,31 @@ struct SampledRow {
   TokenLogprobs logprobs;  // filled when params.logprobs >= 0
 };
 
-// Parameters made ready once a request (DRY breakers as token ids). Cheap to share between threads.
+// Parameters made ready once a request. Immutable, so rows may be sampled by several threads at
+// once, each with its own scratch.
 class Sampler {
  public:
-  // `dry_breaker_ids`: ids whose text contains a sequence breaker.
+  // `params` are valid (validate()). `dry_breaker_ids`: ids whose text contains a sequence breaker,
+  // in any order.
   Sampler(SamplingParams params, std::vector<int32_t> dry_breaker_ids);
 
-  // kInternal naming the row when a logit is NaN or all are -infinity: that request ends, its
-  // neighbours go on.
-  Result<SampledRow> sample(const SamplerInput& input) const;
+  // kInternal when a logit is NaN or +infinity or none is left to choose from: that request ends,
+  // its neighbours go on. The draw is keyed by the absolute position prompt + output, so a
+  // completion resubmitted as a prompt continues alike. Does not allocate in steady state unless
+  // log-probabilities are asked for.
+  Result<SampledRow> sample(const SamplerInput& input, SamplerScratch& scratch) const;
 
   const SamplingParams& params() const { return params_; }
 
  private:
   SamplingParams params_;
-  std::vector<int32_t> dry_breaker_ids_;
+  std::vector<int32_t> dry_breaker_ids_;  // ascending
 };
 
-// Log-softmax of a row at one id and at its `top` most likely ids, best first, ties by lower id;
-// finite values.
+// Log-softmax of a row at one id and at its `top` most likely ids, best first, ties by lower id.
+// Values are finite: what is below kLogprobFloor (or not a number) becomes kLogprobFloor, and ids
+// of probability 0 are left out of the top.
+inline constexpr float kLogprobFloor = -9999.0f;
 TokenLogprobs row_logprobs(std::span<const float> logits, int32_t chosen, int32_t top);
 
 }  // namespace pelton::sampling
