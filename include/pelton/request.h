@@ -37,21 +37,28 @@ struct Request {
   std::string cache_salt;  // prefix-cache entries are shared only among equal salts
 };
 
-// One step's news of one completion of a request. Exactly one event per completion carries a finish
-// reason, and it is the last one of that completion.
-struct TokenEvent {
-  RequestId request = 0;
-  int32_t index = 0;                    // which of `n` completions, or the beam's rank
-  std::vector<int32_t> tokens;          // new tokens; empty on a pure finish
-  std::vector<TokenLogprobs> logprobs;  // one a token when asked for
-  FinishReason finish = FinishReason::kNone;
-  Status error;  // set when finish == kError
-};
-
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, served by the prefix cache
+};
+
+// One step's news of one completion of a request. Exactly one event per completion carries a finish
+// reason, and it is the last one of that completion.
+struct TokenEvent {
+  RequestId request = 0;
+  int32_t index = 0;            // which of `n` completions, or the beam's rank
+  std::vector<int32_t> tokens;  // new tokens; empty on a pure finish
+  // Text that these tokens complete: whole characters only, nothing that may still become part of a
+  // stop string. All texts of a completion joined are its text.
+  std::string text;
+  std::vector<TokenLogprobs> logprobs;  // one a token when asked for
+  // On the first event of a request that asked: one a prompt token, the first without a prediction
+  // (token -1).
+  std::vector<TokenLogprobs> prompt_logprobs;
+  FinishReason finish = FinishReason::kNone;
+  Usage usage;   // of this completion so far; complete on the finish
+  Status error;  // set when finish == kError
 };
 
 }  // namespace pelton

@@ -55,6 +55,8 @@ struct ModelConfig {
   bool attention_bias = false;  // q, k, v
   bool attention_output_bias = false;
   bool mlp_bias = false;
+  bool transposed_linears =
+      false;                     // the file holds [in_features, out_features] (GPT-2's safetensors)
   bool qk_norm = false;          // RMS norm of each query and key head
   float attention_scale = 0.0f;  // multiplies q.k
   float attn_logit_softcapping = 0.0f;

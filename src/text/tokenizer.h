@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,12 +16,22 @@
 
 namespace pelton::text {
 
+// Bytes [begin, end) of a text.
+struct TextRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
 struct EncodeOptions {
   bool add_special_tokens = true;  // what the model's own settings put around a text (BOS, EOS)
   // Whether control-token text inside the input becomes control tokens. False for what users type;
   // true for the output of a chat template's own markup. Added tokens that are not special always
   // match.
   bool parse_special = false;
+  // With parse_special: ascending, disjoint parts of the input (what users typed, inside a rendered
+  // template) in which special tokens are not looked for. Everything else is encoded as if they
+  // were not given, so that ordinary tokens may span their borders.
+  std::span<const TextRange> plain_ranges = {};
 };
 
 // Vocabulary and settings as a GGUF file's metadata holds them (tokenizer.ggml.*).

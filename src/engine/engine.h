@@ -1,0 +1,152 @@
+// The facade: load a model, submit requests, receive tokens, cancel, read metrics. Continuous
+// batching over paged KV is the only path; one request is a batch of one.
+//
+// Threads: submit(), cancel() and metrics() may be called from any thread; step() and
+// run_until_idle() from one at a time. Events are delivered on the stepping thread, outside the
+// engine's lock, so a sink may submit or cancel.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/cpu_features.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "engine/live_request.h"
+#include "engine/model_files.h"
+#include "pelton/request.h"
+#include "runtime/memory_plan.h"
+#include "runtime/runner.h"
+#include "sched/scheduler.h"
+
+namespace pelton::engine {
+
+struct EngineOptions {
+  int threads = 0;              // 0 = all this process may use
+  std::optional<IsaLevel> isa;  // unset = the widest of this processor
+  kernels::ActivationPrecision activations = kernels::ActivationPrecision::kInt8;
+  int32_t max_model_len = 0;  // 0 = min(model, 4096)
+  int32_t max_num_seqs = 16;
+  int32_t max_num_batched_tokens = 512;
+  int32_t max_logit_rows = 0;  // rows of a step that may ask for logits; 0 = max_num_seqs
+  int32_t block_size = 32;     // tokens of a KV block
+  int32_t num_kv_blocks = 0;   // 0 = max_num_seqs whole contexts, or what memory_limit leaves
+  int32_t max_waiting = 256;
+  kernels::KvFormat kv_cache_dtype = kernels::KvFormat::kF16;
+  size_t memory_limit = 0;  // bytes of anonymous memory; 0 = none
+  bool enable_prefix_caching = true;
+  bool static_batching = false;
+};
+
+// Works out what load() will take, from headers alone; also fills the options' defaults.
+// kInvalidArgument and kResourceExhausted say what does not fit and by how much.
+Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* options);
+
+struct EngineMetrics {
+  sched::SchedulerStats scheduler;
+  int64_t steps = 0;
+  int64_t requests = 0;  // accepted = finished + cancelled + failed + still running
+  int64_t finished = 0;  // by stop or length
+  int64_t cancelled = 0;
+  int64_t failed = 0;
+  int64_t prompt_tokens = 0;
+  int64_t generated_tokens = 0;
+};
+
+class Engine {
+ public:
+  using EventSink = std::function<void(const TokenEvent&)>;
+  // Raw logits of one row: the request, the completion's index, the row's position, [vocab_size].
+  using LogitsObserver = std::function<void(RequestId, int32_t, int32_t, std::span<const float>)>;
+
+  static Result<std::unique_ptr<Engine>> load(std::unique_ptr<ModelFiles> files,
+                                              const EngineOptions& options);
+
+  // Checks the request and queues it. Errors: kInvalidArgument naming the field, kResourceExhausted
+  // when the queue is full. After success `sink` gets events until each completion has had its
+  // finish.
+  Result<RequestId> submit(Request request, EventSink sink);
+  // Ends the request within one step; unknown or ended ids are ignored.
+  void cancel(RequestId id);
+
+  // Runs one step; false when there was nothing to do.
+  bool step();
+  void run_until_idle();
+
+  // False after damage beyond one request: a cut weight file, broken invariants.
+  bool healthy() const { return healthy_.load(); }
+  EngineMetrics metrics() const;
+
+  const ModelFiles& files() const { return *files_; }
+  const models::ModelConfig& config() const { return model_->config(); }
+  std::shared_ptr<const text::Tokenizer> tokenizer() const { return tokenizer_; }
+  const runtime::MemoryPlan& plan() const { return plan_; }
+  const EngineOptions& options() const { return options_; }
+  IsaLevel isa() const { return *options_.isa; }
+  ThreadPool& pool() { return *pool_; }
+  // Things a user should know but that stop nothing: tensors the model does not use, ...
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // For diagnosis, set while idle: every following step shows its intermediates, or the logits it
+  // computed.
+  void set_trace_sink(TraceSink* sink) { runner_->set_trace_sink(sink); }
+  void set_logits_observer(LogitsObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  Engine() = default;
+  Status initialise(const EngineOptions& options);
+  Status load_weights();
+
+  Result<std::unique_ptr<LiveRequest>> make_live(Request request, EventSink sink);
+  LiveRequest* owner_of(sched::SequenceId sequence);
+  int32_t completion_index(const LiveRequest& live, sched::SequenceId sequence) const;
+
+  // The parts of a step, all under the lock but the forward itself.
+  Status forward(const sched::StepPlan& plan, Tensor* logits);
+  void observe(const sched::StepPlan& plan, const Tensor& logits);
+  void choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
+  void take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
+                            const Tensor& logits);
+  void advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits);
+  void publish(const sched::SequenceUpdate& update);
+  void end_beams(LiveRequest& live);
+  void fail_plan(const sched::StepPlan& plan, const Status& status);
+  void end_request(LiveRequest& live, FinishReason reason, const Status& error);
+  TokenEvent& queue_event(LiveRequest& live, int32_t index);
+  void close(LiveRequest& live, TokenEvent& event, FinishReason reason);
+  void verify_integrity();
+  void deliver(std::unique_lock<std::mutex>& lock);
+
+  EngineOptions options_;
+  std::unique_ptr<ModelFiles> files_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  nn::WeightStorage storage_;
+  std::unique_ptr<models::Model> model_;
+  std::unique_ptr<ThreadPool> pool_;
+  runtime::MemoryPlan plan_;
+  std::unique_ptr<runtime::Runner> runner_;
+  std::vector<int32_t> end_ids_;
+  std::vector<std::string> warnings_;
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unordered_map<RequestId, std::unique_ptr<LiveRequest>> live_;
+  std::unordered_map<sched::SequenceId, LiveRequest*> owners_;
+  RequestId next_id_ = 1;
+  std::vector<sched::SampledToken> sampled_;
+  std::vector<TokenEvent> events_;
+  EngineMetrics metrics_;
+  std::atomic<bool> healthy_{true};
+  LogitsObserver observer_;
+};
+
+}  // namespace pelton::engine

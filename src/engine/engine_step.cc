@@ -1,0 +1,218 @@
+// From a step's logits to tokens, and from the scheduler's updates to events. Everything here runs
+// under the engine's lock.
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace pelton::engine {
+namespace {
+
+std::span<float> row_of(const Tensor& logits, int64_t row) {
+  return {logits.row_f32(row), static_cast<size_t>(logits.row_elements())};
+}
+
+template <typename T>
+bool contains(const std::vector<T>& items, T item) {
+  return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+}  // namespace
+
+int32_t Engine::completion_index(const LiveRequest& live, sched::SequenceId sequence) const {
+  const auto found = std::find(live.sequences.begin(), live.sequences.end(), sequence);
+  return static_cast<int32_t>(found - live.sequences.begin());
+}
+
+void Engine::observe(const sched::StepPlan& plan, const Tensor& logits) {
+  if (!observer_) return;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const sched::SequenceStep& step = plan.sequences[i];
+    const LiveRequest* live = owner_of(step.sequence);
+    if (live == nullptr) continue;
+    const auto range = runner_->logit_range(i);
+    const auto rows = static_cast<int32_t>(step.tokens.size());
+    for (int32_t j = 0; j < range.count; ++j) {
+      const int32_t position = step.first_position + rows - range.count + j;
+      observer_(live->id, completion_index(*live, step.sequence), position,
+                row_of(logits, range.first + j));
+    }
+  }
+}
+
+void Engine::choose_tokens(const sched::StepPlan& plan, const Tensor& logits) {
+  std::vector<LiveRequest*> beam_groups;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const sched::SequenceStep& step = plan.sequences[i];
+    LiveRequest* live = owner_of(step.sequence);
+    if (live == nullptr || live->open == 0) continue;
+    if (step.all_logits) take_prompt_logprobs(*live, step, i, logits);
+    if (!step.samples) continue;
+    if (live->beams) {
+      if (!contains(beam_groups, live)) beam_groups.push_back(live);
+      continue;
+    }
+    const int32_t index = completion_index(*live, step.sequence);
+    const auto range = runner_->logit_range(i);
+    const std::span<const int32_t> tokens = scheduler_->tokens(step.sequence);
+    const auto prompt_length = static_cast<size_t>(scheduler_->prompt_length(step.sequence));
+    const std::span<const int32_t> output = tokens.subspan(prompt_length);
+    const bool keep_going = static_cast<int64_t>(output.size()) < live->request.sampling.min_tokens;
+    std::vector<int32_t> suppressed;
+    if (keep_going) {
+      suppressed = end_ids_;
+      suppressed.insert(suppressed.end(), live->request.sampling.stop_token_ids.begin(),
+                        live->request.sampling.stop_token_ids.end());
+    }
+    auto row = live->sampler.sample({.logits = row_of(logits, range.first + range.count - 1),
+                                     .prompt = tokens.first(prompt_length),
+                                     .output = output,
+                                     .seed = live->seed,
+                                     .sequence_index = static_cast<uint32_t>(index),
+                                     .suppressed = suppressed});
+    if (!row.ok()) {
+      scheduler_->cancel(live->id, FinishReason::kError);
+      end_request(*live, FinishReason::kError, row.status());
+      continue;
+    }
+    if (live->request.sampling.logprobs >= 0) {
+      live->completions[static_cast<size_t>(index)].logprobs.push_back(std::move(row->logprobs));
+    }
+    sampled_.push_back({step.sequence, row->token});
+  }
+  for (LiveRequest* live : beam_groups) advance_beams(*live, plan, logits);
+}
+
+void Engine::take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
+                                  const Tensor& logits) {
+  const auto range = runner_->logit_range(index);
+  const std::vector<int32_t>& prompt = live.request.prompt_ids;
+  for (int32_t j = 0; j < range.count; ++j) {
+    const auto next = static_cast<size_t>(step.first_position + j + 1);
+    if (next >= prompt.size() || next >= live.prompt_logprobs.size()) break;
+    live.prompt_logprobs[next] = sampling::row_logprobs(
+        row_of(logits, range.first + j), prompt[next], live.request.sampling.prompt_logprobs);
+  }
+}
+
+void Engine::advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits) {
+  // Rows in beam order; the plan lists the group's sequences in the order the scheduler likes.
+  std::vector<std::span<float>> rows(live.sequences.size());
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    if (!plan.sequences[i].samples || owner_of(plan.sequences[i].sequence) != &live) continue;
+    const auto range = runner_->logit_range(i);
+    rows[static_cast<size_t>(completion_index(live, plan.sequences[i].sequence))] =
+        row_of(logits, range.first + range.count - 1);
+  }
+  rows.resize(static_cast<size_t>(live.beams->num_live()));
+  for (const std::span<float> row : rows) check(!row.empty(), "every live beam has a row");
+  const sampling::BeamSearch::Step next = live.beams->advance(rows);
+  if (next.done) {
+    scheduler_->cancel(live.id, FinishReason::kStop);
+    end_beams(live);
+    return;
+  }
+  std::vector<sched::SequenceId> parents;
+  parents.reserve(next.parents.size());
+  for (int32_t parent : next.parents)
+    parents.push_back(live.sequences[static_cast<size_t>(parent)]);
+  scheduler_->commit_beams(live.id, parents, next.tokens);
+}
+
+void Engine::end_beams(LiveRequest& live) {
+  if (live.open == 0) return;
+  const std::vector<sampling::BeamHypothesis> best = live.beams->finish(live.request.sampling.n);
+  for (int32_t i = 0; i < live.request.sampling.n; ++i) {
+    Completion& completion = live.completions[static_cast<size_t>(i)];
+    TokenEvent& event = queue_event(live, i);
+    FinishReason reason = FinishReason::kLength;
+    if (static_cast<size_t>(i) < best.size()) {
+      event.tokens = best[static_cast<size_t>(i)].tokens;
+      const bool ended = !event.tokens.empty() && contains(end_ids_, event.tokens.back());
+      if (ended) reason = FinishReason::kStop;
+      for (size_t t = 0; t + (ended ? 1 : 0) < event.tokens.size(); ++t)
+        event.text += completion.text.push(event.tokens[t]);
+      completion.usage.completion_tokens = static_cast<int64_t>(event.tokens.size());
+      metrics_.generated_tokens += completion.usage.completion_tokens;
+    }
+    close(live, event, reason);
+  }
+}
+
+TokenEvent& Engine::queue_event(LiveRequest& live, int32_t index) {
+  TokenEvent& event = events_.emplace_back();
+  event.request = live.id;
+  event.index = index;
+  event.prompt_logprobs = std::exchange(live.prompt_logprobs, {});
+  return event;
+}
+
+void Engine::close(LiveRequest& live, TokenEvent& event, FinishReason reason) {
+  Completion& completion = live.completions[static_cast<size_t>(event.index)];
+  check(!completion.ended, "a completion ends once");
+  completion.ended = true;
+  event.text += completion.text.finish();
+  event.finish = reason;
+  completion.usage.prompt_tokens = static_cast<int64_t>(live.request.prompt_ids.size());
+  event.usage = completion.usage;
+  if (--live.open > 0) return;
+  if (reason == FinishReason::kError) {
+    ++metrics_.failed;
+  } else if (reason == FinishReason::kCancelled) {
+    ++metrics_.cancelled;
+  } else {
+    ++metrics_.finished;
+  }
+}
+
+void Engine::publish(const sched::SequenceUpdate& update) {
+  LiveRequest* live = owner_of(update.sequence);
+  if (live == nullptr || live->open == 0) return;
+  if (live->beams) {
+    if (update.finish != FinishReason::kNone) end_beams(*live);
+    return;
+  }
+  const int32_t index = completion_index(*live, update.sequence);
+  Completion& completion = live->completions[static_cast<size_t>(index)];
+  if (completion.ended) return;
+  TokenEvent& event = queue_event(*live, index);
+  event.tokens.assign(update.new_tokens.begin(), update.new_tokens.end());
+  event.logprobs = std::exchange(completion.logprobs, {});
+  completion.usage.cached_tokens = scheduler_->cached_prompt_tokens(update.sequence);
+  completion.usage.completion_tokens += static_cast<int64_t>(event.tokens.size());
+  metrics_.generated_tokens += static_cast<int64_t>(event.tokens.size());
+  FinishReason finish = update.finish;
+  // The token that ends a sequence is part of its ids, not of its text.
+  const size_t shown =
+      event.tokens.size() - (finish == FinishReason::kStop && !event.tokens.empty() ? 1 : 0);
+  for (size_t i = 0; i < shown; ++i) event.text += completion.text.push(event.tokens[i]);
+  if (completion.text.stopped()) {
+    if (finish == FinishReason::kNone) scheduler_->finish(update.sequence, FinishReason::kStop);
+    finish = FinishReason::kStop;
+  }
+  if (finish != FinishReason::kNone) {
+    close(*live, event, finish);
+  } else {
+    event.usage = completion.usage;
+  }
+}
+
+void Engine::end_request(LiveRequest& live, FinishReason reason, const Status& error) {
+  for (int32_t i = 0; i < live.request.sampling.n; ++i) {
+    if (live.completions[static_cast<size_t>(i)].ended) continue;
+    TokenEvent& event = queue_event(live, i);
+    event.error = error;
+    close(live, event, reason);
+  }
+}
+
+void Engine::fail_plan(const sched::StepPlan& plan, const Status& status) {
+  for (const sched::SequenceStep& step : plan.sequences) {
+    LiveRequest* live = owner_of(step.sequence);
+    if (live == nullptr || live->open == 0) continue;
+    scheduler_->cancel(live->id, FinishReason::kError);
+    end_request(*live, FinishReason::kError, status);
+  }
+}
+
+}  // namespace pelton::engine

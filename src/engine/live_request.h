@@ -1,0 +1,39 @@
+// What the engine keeps of a request between submit and its last event.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "engine/stop_text.h"
+#include "pelton/request.h"
+#include "sampling/beam_search.h"
+#include "sampling/sampler.h"
+#include "sched/step_plan.h"
+
+namespace pelton::engine {
+
+// One of the `n` answers to a request.
+struct Completion {
+  sched::SequenceId sequence = 0;
+  StopText text;
+  std::vector<TokenLogprobs> logprobs = {};  // of tokens chosen in the current step
+  Usage usage = {};
+  bool ended = false;
+};
+
+struct LiveRequest {
+  RequestId id = 0;
+  Request request;
+  sampling::Sampler sampler;
+  uint64_t seed = 0;
+  std::vector<Completion> completions = {};       // with beams: one a returned hypothesis
+  std::vector<sched::SequenceId> sequences = {};  // as the scheduler knows them
+  std::optional<sampling::BeamSearch> beams = {};
+  std::vector<TokenLogprobs> prompt_logprobs =
+      {};            // filled as chunks run, moved into the first event
+  int32_t open = 0;  // completions without their last event
+  std::function<void(const TokenEvent&)> sink = {};
+};
+
+}  // namespace pelton::engine

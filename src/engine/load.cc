@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+#include "engine/host_memory.h"
+#include "kernels/cpu/kernel_table.h"
+
+namespace pelton::engine {
+namespace {
+
+constexpr int32_t kDefaultContext = 4096;
+
+// What a dry run needs besides the model: one thread, kernels that are never called.
+struct DryRun {
+  memory::StepArena arena = memory::StepArena::counting();
+  ThreadPool pool{1};
+  ops::StepContext context{.arena = arena, .pool = pool, .cpu = kernels::generic_kernels()};
+};
+
+Status fill_defaults(const models::ModelConfig& config, EngineOptions* options) {
+  const auto positive = [](int64_t value, const char* name) -> Status {
+    if (value > 0) return {};
+    return invalid_argument(fmt::format("{} must be positive, not {}", name, value));
+  };
+  if (options->max_model_len == 0)
+    options->max_model_len = std::min(config.max_position_embeddings, kDefaultContext);
+  for (const Status& status :
+       {positive(options->max_model_len, "max_model_len"),
+        positive(options->max_num_seqs, "max_num_seqs"),
+        positive(options->max_num_batched_tokens, "max_num_batched_tokens")}) {
+    if (!status.ok()) return status;
+  }
+  if (options->max_model_len > config.max_position_embeddings) {
+    return invalid_argument(fmt::format("max_model_len {} is above the model's {} positions",
+                                        options->max_model_len, config.max_position_embeddings));
+  }
+  if (options->block_size < 16 || options->block_size > 256 ||
+      (options->block_size & (options->block_size - 1)) != 0) {
+    return invalid_argument(
+        fmt::format("block_size must be 16, 32, 64, 128 or 256, not {}", options->block_size));
+  }
+  if (options->max_num_seqs > 4096) return invalid_argument("max_num_seqs must be at most 4096");
+  if (options->max_num_batched_tokens > (1 << 20))
+    return invalid_argument("max_num_batched_tokens must be at most 1048576");
+  options->max_num_seqs = std::min(options->max_num_seqs, options->max_num_batched_tokens);
+  if (options->max_logit_rows == 0) options->max_logit_rows = options->max_num_seqs;
+  if (options->threads == 0) options->threads = available_threads();
+  if (options->threads < 1 || options->threads > 1024) {
+    return invalid_argument(fmt::format("threads must be 1 to 1024, not {}", options->threads));
+  }
+  const IsaLevel best = cpu_features().best_level();
+  if (!options->isa) options->isa = best;
+  if (*options->isa > best) {
+    return unsupported(fmt::format("this processor stops at {}; {} was asked for",
+                                   isa_level_name(best), isa_level_name(*options->isa)));
+  }
+  return {};
+}
+
+runtime::EngineShape shape_of(const EngineOptions& options) {
+  return {.max_model_len = options.max_model_len,
+          .max_num_seqs = options.max_num_seqs,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_logit_rows = options.max_logit_rows,
+          .block_tokens = options.block_size,
+          .kv_format = options.kv_cache_dtype,
+          .memory_limit = options.memory_limit};
+}
+
+// Blocks: as many as asked for, else whole contexts for everyone, else what the limit leaves.
+Status fit_blocks(const EngineOptions& options, runtime::MemoryPlan* plan) {
+  const int64_t per_context =
+      (int64_t{options.max_model_len} + options.block_size - 1) / options.block_size;
+  int64_t blocks =
+      options.num_kv_blocks > 0 ? options.num_kv_blocks : per_context * options.max_num_seqs;
+  if (options.memory_limit > 0) {
+    const size_t fixed = plan->weights + plan->scratch + plan->host;
+    if (fixed + plan->kv_block_bytes > options.memory_limit) {
+      return resource_exhausted(fmt::format(
+          "--memory of {} bytes is too small: weights, scratch and tables take {} bytes and "
+          "one KV block {} bytes; {} bytes are missing",
+          options.memory_limit, fixed, plan->kv_block_bytes,
+          fixed + plan->kv_block_bytes - options.memory_limit));
+    }
+    const auto fitting =
+        static_cast<int64_t>((options.memory_limit - fixed) / plan->kv_block_bytes);
+    if (options.num_kv_blocks > 0 && fitting < blocks) {
+      return resource_exhausted(
+          fmt::format("{} KV blocks do not fit into --memory; {} do", blocks, fitting));
+    }
+    blocks = std::min(blocks, fitting);
+  }
+  if (blocks > INT32_MAX / options.block_size)
+    return invalid_argument("the KV cache would hold more than 2^31 tokens");
+  plan->num_blocks = static_cast<int32_t>(blocks);
+  plan->kv_cache = plan->kv_block_bytes * static_cast<size_t>(blocks);
+  return {};
+}
+
+}  // namespace
+
+Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* options) {
+  if (Status s = fill_defaults(files.config(), options); !s.ok()) return s;
+  nn::WeightLoader loader(files.source(), files.name_map());
+  auto model = models::build_model(files.config(), options->max_model_len, loader);
+  if (!model.ok()) return model.status();
+  const runtime::EngineShape shape = shape_of(*options);
+  const kv::KvConfig kv_config{.layers = models::kv_shape(files.config()),
+                               .block_tokens = options->block_size,
+                               .format = options->kv_cache_dtype};
+  DryRun dry;
+  dry.context.activations = options->activations;
+  runtime::MemoryPlan plan;
+  plan.weights = loader.totals().arena_bytes;
+  plan.mapped_weights = loader.totals().in_place_bytes;
+  plan.streamed_weights = loader.totals().streamed_bytes;
+  plan.parameters = loader.totals().parameters;
+  plan.scratch = runtime::plan_scratch(**model, shape, dry.context);
+  plan.host = host_bytes(files, *options);
+  plan.block_tokens = options->block_size;
+  plan.kv_block_bytes = kv::kv_block_bytes(kv_config);
+  plan.kv_token_bytes = kv::kv_token_bytes(kv_config);
+  if (Status s = fit_blocks(*options, &plan); !s.ok()) return s;
+  return plan;
+}
+
+Status Engine::load_weights() {
+  auto arena = memory::Region::allocate(plan_.weights);
+  if (!arena.ok()) return arena.status().with_context("weights");
+  storage_.arena = std::move(arena).value();
+  nn::WeightLoader loader(files_->source(), files_->name_map(), &storage_, pool_.get());
+  auto model = models::build_model(files_->config(), options_.max_model_len, loader);
+  if (!model.ok()) return model.status();
+  model_ = std::move(model).value();
+  const std::vector<std::string> unused = loader.unused();
+  if (!unused.empty()) {
+    warnings_.push_back(fmt::format(
+        "{} tensors of the file are not used by this architecture: {}{}", unused.size(),
+        fmt::join(unused.begin(), unused.begin() + std::min<std::ptrdiff_t>(4, std::ssize(unused)),
+                  ", "),
+        unused.size() > 4 ? ", ..." : ""));
+  }
+  if (truncated_while_mapped())
+    return data_loss(files_->path() + ": became shorter while it was read");
+  return {};
+}
+
+Status Engine::initialise(const EngineOptions& options) {
+  options_ = options;
+  auto plan = plan_memory(*files_, &options_);
+  if (!plan.ok()) return plan.status();
+  plan_ = *plan;
+  auto tokenizer = files_->load_tokenizer();
+  if (!tokenizer.ok()) return tokenizer.status();
+  tokenizer_ = std::move(tokenizer).value();
+  if (tokenizer_->vocab_size() > files_->config().vocab_size) {
+    warnings_.push_back(
+        fmt::format("the tokenizer has {} ids, the model {}: ids beyond the model's are refused",
+                    tokenizer_->vocab_size(), files_->config().vocab_size));
+  }
+  pool_ = std::make_unique<ThreadPool>(options_.threads);
+  if (Status s = load_weights(); !s.ok()) return s;
+  auto runner = runtime::Runner::create(*model_, *pool_,
+                                        {.shape = shape_of(options_),
+                                         .activations = options_.activations,
+                                         .kernels = &kernels::kernels_for(*options_.isa)},
+                                        plan_);
+  if (!runner.ok()) return runner.status();
+  runner_ = std::move(runner).value();
+  end_ids_ = config().eos_token_ids;
+  for (int32_t id : tokenizer_->end_ids()) {
+    if (std::find(end_ids_.begin(), end_ids_.end(), id) == end_ids_.end()) end_ids_.push_back(id);
+  }
+  scheduler_ = std::make_unique<sched::Scheduler>(
+      sched::SchedulerConfig{.max_num_seqs = options_.max_num_seqs,
+                             .max_num_batched_tokens = options_.max_num_batched_tokens,
+                             .max_model_len = options_.max_model_len,
+                             .block_tokens = options_.block_size,
+                             .num_blocks = plan_.num_blocks,
+                             .max_waiting = options_.max_waiting,
+                             .enable_prefix_caching = options_.enable_prefix_caching,
+                             .static_batching = options_.static_batching,
+                             .end_ids = end_ids_});
+  sampled_.reserve(static_cast<size_t>(options_.max_num_seqs));
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Engine::load(std::unique_ptr<ModelFiles> files,
+                                             const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine());
+  engine->files_ = std::move(files);
+  if (Status s = engine->initialise(options); !s.ok()) return s;
+  return engine;
+}
+
+}  // namespace pelton::engine

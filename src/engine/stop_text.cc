@@ -1,0 +1,61 @@
+#include "engine/stop_text.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pelton::engine {
+
+StopText::StopText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<std::string> stops,
+                   bool include_stop, bool skip_special_tokens)
+    : detokenizer_(std::move(tokenizer), skip_special_tokens),
+      stops_(std::move(stops)),
+      include_stop_(include_stop) {
+  std::erase(stops_, std::string{});
+}
+
+std::string StopText::push(int32_t token) {
+  if (stopped_) return {};
+  held_ += detokenizer_.push(token);
+  return release();
+}
+
+std::string StopText::finish() {
+  if (stopped_) return {};
+  held_ += detokenizer_.finish();
+  std::string text = release();
+  if (!stopped_) text += std::exchange(held_, {});
+  return text;
+}
+
+std::string StopText::release() {
+  // The earliest stop in the held text wins; among those that begin there, the longest.
+  size_t cut = std::string::npos;
+  size_t length = 0;
+  for (const std::string& stop : stops_) {
+    const size_t at = held_.find(stop);
+    if (at < cut || (at == cut && at != std::string::npos && stop.size() > length)) {
+      cut = at;
+      length = stop.size();
+    }
+  }
+  if (cut != std::string::npos) {
+    stopped_ = true;
+    held_.resize(include_stop_ ? cut + length : cut);
+    return std::exchange(held_, {});
+  }
+  // Longest tail that is a proper beginning of a stop string stays.
+  size_t keep = 0;
+  for (const std::string& stop : stops_) {
+    for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
+      if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) {
+        keep = n;
+        break;
+      }
+    }
+  }
+  std::string text = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return text;
+}
+
+}  // namespace pelton::engine

@@ -1,0 +1,55 @@
+#include "nn/attention.h"
+
+#include "nn/must.h"
+
+namespace pelton::nn {
+
+Tensor Attention::attend(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+                         const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
+                         ops::RopePairing pairing) const {
+  const int64_t query_size = shape_.num_heads * shape_.head_dim;
+  const int64_t kv_size = shape_.num_kv_heads * shape_.head_dim;
+  const Tensor qkv = qkv_.forward(context, x);
+  const Tensor query = qkv.columns(0, query_size).heads(shape_.num_heads, shape_.head_dim);
+  const Tensor key = qkv.columns(query_size, kv_size).heads(shape_.num_kv_heads, shape_.head_dim);
+  const Tensor value =
+      qkv.columns(query_size + kv_size, kv_size).heads(shape_.num_kv_heads, shape_.head_dim);
+  if (query_norm_) query_norm_->in_place(context, query);
+  if (key_norm_) key_norm_->in_place(context, key);
+  if (angles != nullptr) {
+    must(ops::rope(context, query, *angles, pairing));
+    must(ops::rope(context, key, *angles, pairing));
+  }
+  context.trace("attn.query", query);
+  context.trace("attn.key", key);
+  context.trace("attn.value", value);
+  must(ops::kv_append(context,
+                      {.keys = key, .values = value, .slots = batch.slots, .cache = cache}));
+  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), query_size);
+  must(ops::attention(context, {.queries = query,
+                                .cache = cache,
+                                .sequences = batch.sequences,
+                                .variant = variant_,
+                                .out = out}));
+  context.trace("attn.heads", out);
+  return out;
+}
+
+void Attention::add_to(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+                       const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
+                       ops::RopePairing pairing, const Tensor& residual) const {
+  const memory::StepArena::Scope scope(context.arena);
+  output_.add_to(context, attend(context, x, batch, cache, angles, pairing), residual);
+}
+
+Tensor Attention::forward(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+                          const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
+                          ops::RopePairing pairing) const {
+  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), output_.out_features());
+  const memory::StepArena::Scope scope(context.arena);
+  const Tensor heads = attend(context, x, batch, cache, angles, pairing);
+  output_.forward_into(context, heads, out);
+  return out;
+}
+
+}  // namespace pelton::nn

@@ -1,0 +1,38 @@
+#include "nn/linear.h"
+
+#include "nn/must.h"
+
+namespace pelton::nn {
+
+Linear::Linear(WeightLoader& loader, const std::vector<Part>& parts, int64_t in_features, bool bias,
+               bool transposed) {
+  std::vector<std::string> bias_names;
+  std::vector<int64_t> bias_sizes;
+  for (const Part& part : parts) {
+    weights_.push_back(
+        loader.matrix(part.name + ".weight", part.out_features, in_features, transposed));
+    bias_names.push_back(part.name + ".bias");
+    bias_sizes.push_back(part.out_features);
+    out_features_ += part.out_features;
+  }
+  if (bias) bias_ = loader.vectors(bias_names, bias_sizes);
+}
+
+Linear::Linear(const kernels::WeightMatrix& tied) : weights_{tied}, out_features_(tied.rows) {}
+
+Tensor Linear::forward(ops::StepContext& context, const Tensor& x) const {
+  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), out_features_);
+  forward_into(context, x, out);
+  return out;
+}
+
+void Linear::forward_into(ops::StepContext& context, const Tensor& x, const Tensor& out) const {
+  must(ops::matmul(context, {.x = x, .weights = weights_, .bias = bias_, .out = out}));
+}
+
+void Linear::add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const {
+  must(ops::matmul(
+      context, {.x = x, .weights = weights_, .bias = bias_, .out = residual, .accumulate = true}));
+}
+
+}  // namespace pelton::nn

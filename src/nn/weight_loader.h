@@ -1,0 +1,81 @@
+// Hands a model its weights: finds each tensor under its Hugging Face name, proves shape and
+// format, and puts it into the kernels' layout. Used twice with the same calls, like the step
+// arena: counting (shapes only, from headers; nothing read) gives the plan, loading fills exactly
+// what was planned. The first error sticks and later calls return empty weights, so that a model's
+// constructor reads as a list of its parts; check status() at its end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/params/matmul.h"
+#include "memory/region.h"
+#include "pelton/status.h"
+#include "weights/weight_source.h"
+
+namespace pelton::nn {
+
+// Memory that the weights of one model live in. Must outlive the model; the mapped files must too.
+struct WeightStorage {
+  memory::Region arena;       // repacked matrices and float vectors
+  size_t arena_bytes = 0;     // what was planned
+  size_t in_place_bytes = 0;  // matrices used where the file is mapped
+  size_t streamed_bytes =
+      0;  // weight bytes that one decoded token reads (all matrices but an untied embedding)
+  size_t parameters = 0;
+};
+
+class WeightLoader {
+ public:
+  // Translates a Hugging Face tensor name to the file's; identity for safetensors.
+  using NameMap = std::function<std::string(std::string_view)>;
+
+  // Counting.
+  WeightLoader(const weights::WeightSource& source, NameMap names);
+  // Loading into `storage`, whose arena must have the size that counting found.
+  WeightLoader(const weights::WeightSource& source, NameMap names, WeightStorage* storage,
+               ThreadPool* pool);
+
+  bool counting() const { return pool_ == nullptr; }
+  bool has(std::string_view name) const;
+
+  // Weight of a linear layer [rows, columns]; `transposed`: the file holds [columns, rows] (GPT-2's
+  // Conv1D).
+  kernels::WeightMatrix matrix(std::string_view name, int64_t rows, int64_t columns,
+                               bool transposed = false);
+  // Embedding table [rows, columns]. With `also_head` it is laid out for products, since the head
+  // is tied to it; else it stays in the mapped file.
+  kernels::WeightMatrix embedding(std::string_view name, int64_t rows, int64_t columns,
+                                  bool also_head);
+  // Float vector [size], each value plus `offset`. Null when the loader counts.
+  const float* vector(std::string_view name, int64_t size, float offset = 0.0f);
+  // Several vectors end to end.
+  const float* vectors(const std::vector<std::string>& names, const std::vector<int64_t>& sizes);
+
+  void fail(Status status);
+  const Status& status() const { return status_; }
+  // Sizes so far; storage's own figures once loading.
+  const WeightStorage& totals() const { return *storage_; }
+  // Tensors of the file that no call asked for.
+  std::vector<std::string> unused() const;
+
+ private:
+  const weights::TensorInfo* lookup(std::string_view name, const std::vector<int64_t>& shape);
+  std::span<std::byte> take(size_t bytes);
+
+  const weights::WeightSource& source_;
+  NameMap names_;
+  WeightStorage counted_;
+  WeightStorage* storage_;
+  ThreadPool* pool_ = nullptr;
+  size_t used_ = 0;
+  std::set<std::string, std::less<>> asked_;
+  Status status_;
+};
+
+}  // namespace pelton::nn

@@ -1,0 +1,49 @@
+// Every byte the engine will hold, worked out from headers before anything is read: the contract
+// that start-up then takes exactly. Scratch comes from a dry run of the real forward over a
+// counting arena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "kernels/params/attention.h"
+#include "kv/pages/kv_pages.h"
+#include "models/model.h"
+
+namespace pelton::runtime {
+
+struct EngineShape {
+  int32_t max_model_len = 4096;
+  int32_t max_num_seqs = 16;
+  int32_t max_num_batched_tokens = 512;
+  int32_t max_logit_rows = 16;  // rows of one step whose logits may be wanted
+  int32_t block_tokens = 32;
+  kernels::KvFormat kv_format = kernels::KvFormat::kF16;
+  size_t memory_limit = 0;  // bytes of anonymous memory in all; 0 = what the context needs
+};
+
+struct MemoryPlan {
+  size_t weights = 0;   // repacked weights, anonymous
+  size_t kv_cache = 0;  // all blocks
+  size_t scratch = 0;   // one step's arena
+  size_t host = 0;      // tokenizer, tables, threads, program
+  size_t mapped_weights =
+      0;  // used in place where the file is mapped; reclaimable by the system, not anonymous
+
+  int32_t num_blocks = 0;
+  int32_t block_tokens = 0;
+  size_t kv_block_bytes = 0;
+  size_t kv_token_bytes = 0;
+  size_t streamed_weights = 0;  // bytes that one decoded token reads
+  size_t parameters = 0;
+
+  size_t anonymous() const { return weights + kv_cache + scratch + host; }
+  int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
+};
+
+// Scratch of one step of `model` at the shape's widest.
+size_t plan_scratch(const models::Model& model, const EngineShape& shape,
+                    ops::StepContext& counting);
+
+}  // namespace pelton::runtime
