@@ -21,8 +21,8 @@ namespace pelton::ops {
 // Stores the step's keys and values [T, kv_heads, head_dim] f32 in their page slots; slots[t] =
 // block * block_tokens + offset, distinct.
 struct KvAppendArgs {
-  Tensor keys;
-  Tensor values;
+  Tensor keys = {};
+  Tensor values = {};
   std::span<const int32_t> slots;
   kernels::KvLayerView cache;
 };

@@ -16,21 +16,21 @@ namespace pelton::ops {
 // time, [T, H, D]. `out` may be `x`. With `residual` set: residual += that value, and `out` is not
 // written (may be empty).
 struct RmsNormArgs {
-  Tensor x;
+  Tensor x = {};
   const float* weight = nullptr;  // [D]
   float eps = 1e-6f;
-  Tensor out;
+  Tensor out = {};
   const Tensor* residual = nullptr;
 };
 Status rms_norm(StepContext& context, const RmsNormArgs& args);
 
 // out = (x - mean) / sqrt(variance + eps) * weight + bias over [T, D].
 struct LayerNormArgs {
-  Tensor x;
+  Tensor x = {};
   const float* weight = nullptr;  // [D]
   const float* bias = nullptr;    // [D] or null
   float eps = 1e-5f;
-  Tensor out;
+  Tensor out = {};
 };
 Status layer_norm(StepContext& context, const LayerNormArgs& args);
 

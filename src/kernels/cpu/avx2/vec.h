@@ -1,0 +1,124 @@
+// Vector primitives of the AVX2 level (AVX2, FMA, F16C). Internal linkage: included by this level's
+// sources only. max(a, b) and min(a, b) return b where either is NaN.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace pelton::kernels::avx2 {
+namespace {
+
+struct Vec {
+  __m256 v;
+};
+struct Mask {
+  __m256 m;
+};
+constexpr int kLanes = 8;
+
+[[gnu::always_inline]] inline Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+[[gnu::always_inline]] inline void store(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
+[[gnu::always_inline]] inline Vec splat(float x) { return {_mm256_set1_ps(x)}; }
+[[gnu::always_inline]] inline Vec broadcast(const float* p) { return {_mm256_broadcast_ss(p)}; }
+[[gnu::always_inline]] inline Vec zero() { return {_mm256_setzero_ps()}; }
+// 0, 1, 2, ...
+[[gnu::always_inline]] inline Vec iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)}; }
+
+[[gnu::always_inline]] inline Vec operator+(Vec a, Vec b) { return {_mm256_add_ps(a.v, b.v)}; }
+[[gnu::always_inline]] inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_ps(a.v, b.v)}; }
+[[gnu::always_inline]] inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_ps(a.v, b.v)}; }
+[[gnu::always_inline]] inline Vec operator/(Vec a, Vec b) { return {_mm256_div_ps(a.v, b.v)}; }
+// a * b + c and c - a * b, rounded once.
+[[gnu::always_inline]] inline Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+[[gnu::always_inline]] inline Vec fnma(Vec a, Vec b, Vec c) {
+  return {_mm256_fnmadd_ps(a.v, b.v, c.v)};
+}
+[[gnu::always_inline]] inline Vec max(Vec a, Vec b) { return {_mm256_max_ps(a.v, b.v)}; }
+[[gnu::always_inline]] inline Vec min(Vec a, Vec b) { return {_mm256_min_ps(a.v, b.v)}; }
+[[gnu::always_inline]] inline Vec abs(Vec a) {
+  return {_mm256_andnot_ps(_mm256_set1_ps(-0.0f), a.v)};
+}
+// |magnitude| with the sign of `sign`.
+[[gnu::always_inline]] inline Vec copy_sign(Vec magnitude, Vec sign) {
+  const __m256 bit = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(_mm256_andnot_ps(bit, magnitude.v), _mm256_and_ps(bit, sign.v))};
+}
+[[gnu::always_inline]] inline Vec round_nearest(Vec a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// 2^n for whole n in [-126, 127].
+[[gnu::always_inline]] inline Vec power_of_two(Vec n) {
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23))};
+}
+
+[[gnu::always_inline]] inline Mask less(Vec a, Vec b) {
+  return {_mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ)};
+}
+[[gnu::always_inline]] inline Mask greater_equal(Vec a, Vec b) {
+  return {_mm256_cmp_ps(a.v, b.v, _CMP_GE_OQ)};
+}
+[[gnu::always_inline]] inline Mask operator&(Mask a, Mask b) { return {_mm256_and_ps(a.m, b.m)}; }
+// mask ? a : b
+[[gnu::always_inline]] inline Vec select(Mask mask, Vec a, Vec b) {
+  return {_mm256_blendv_ps(b.v, a.v, mask.m)};
+}
+// Bit i is lane i.
+[[gnu::always_inline]] inline uint32_t bits(Mask mask) {
+  return static_cast<uint32_t>(_mm256_movemask_ps(mask.m));
+}
+
+[[gnu::always_inline]] inline __m256i first_lanes(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+// The first n lanes, 0 <= n < kLanes; the others read as 0 and are not written.
+[[gnu::always_inline]] inline Vec load_first(const float* p, int n) {
+  return {_mm256_maskload_ps(p, first_lanes(n))};
+}
+[[gnu::always_inline]] inline void store_first(float* p, Vec a, int n) {
+  _mm256_maskstore_ps(p, first_lanes(n), a.v);
+}
+
+[[gnu::always_inline]] inline float horizontal_sum(Vec a) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+[[gnu::always_inline]] inline float horizontal_max(Vec a) {
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
+// Sums floats in double.
+struct DoubleSum {
+  __m256d low;
+  __m256d high;
+};
+[[gnu::always_inline]] inline DoubleSum double_zero() {
+  return {_mm256_setzero_pd(), _mm256_setzero_pd()};
+}
+[[gnu::always_inline]] inline void accumulate(DoubleSum& sum, Vec a) {
+  sum.low = _mm256_add_pd(sum.low, _mm256_cvtps_pd(_mm256_castps256_ps128(a.v)));
+  sum.high = _mm256_add_pd(sum.high, _mm256_cvtps_pd(_mm256_extractf128_ps(a.v, 1)));
+}
+[[gnu::always_inline]] inline double total(const DoubleSum& sum) {
+  double lanes[4];
+  _mm256_storeu_pd(lanes, _mm256_add_pd(sum.low, sum.high));
+  return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3]);
+}
+
+// Rotates the kLanes / 2 pairs (x[2i], x[2i + 1]) by the angles with these cosines and sines.
+[[gnu::always_inline]] inline Vec rotate_adjacent(Vec x, const float* cosines, const float* sines) {
+  const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+  const __m256 c = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(cosines)), twice);
+  const __m256 s = _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(sines)), twice);
+  const __m256 swapped = _mm256_permute_ps(x.v, 0xB1);
+  return {_mm256_fmaddsub_ps(x.v, c, _mm256_mul_ps(swapped, s))};
+}
+
+}  // namespace
+}  // namespace pelton::kernels::avx2
