@@ -68,7 +68,9 @@ TEST(ReduceTest, TopKEqualsASort) {
           const float v = row.values[static_cast<size_t>(i)];
           if (!std::isnan(v)) want.push_back({static_cast<int32_t>(i), v});
         }
-        std::ranges::stable_sort(want, std::greater<>{}, &Candidate::value);
+        std::ranges::sort(want, [](const Candidate& a, const Candidate& b) {
+          return a.value > b.value || (a.value == b.value && a.id < b.id);
+        });
         if (std::ssize(want) > k) want.resize(static_cast<size_t>(k));
         std::vector<Candidate> scratch(static_cast<size_t>(top_k_scratch(k)));
         const auto got = top_k(row.row(0), k, scratch);
