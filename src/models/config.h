@@ -27,14 +27,15 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::kNone;
   float factor = 1.0f;
   int32_t original_max_position_embeddings = 0;
-  float low_freq_factor = 1.0f;                  // llama3
-  float high_freq_factor = 4.0f;                 // llama3
-  float beta_fast = 32.0f;                       // yarn
-  float beta_slow = 1.0f;                        // yarn
-  std::optional<float> attention_factor;         // yarn, longrope
-  std::optional<float> mscale, mscale_all_dim;   // yarn
-  std::vector<float> short_factor, long_factor;  // longrope
-  std::vector<float> freq_factors;  // GGUF rope_freqs.weight: divides each inverse frequency
+  float low_freq_factor = 1.0f;                      // llama3
+  float high_freq_factor = 4.0f;                     // llama3
+  float beta_fast = 32.0f;                           // yarn
+  float beta_slow = 1.0f;                            // yarn
+  bool truncate = true;                              // yarn: whole dimensions bound the ramp
+  std::optional<float> attention_factor{};           // yarn, longrope
+  std::optional<float> mscale{}, mscale_all_dim{};   // yarn
+  std::vector<float> short_factor{}, long_factor{};  // longrope
+  std::vector<float> freq_factors{};  // GGUF rope_freqs.weight: divides each inverse frequency
 };
 
 struct ModelConfig {
@@ -72,6 +73,11 @@ struct ModelConfig {
   std::vector<int32_t> eos_token_ids;
 };
 
+// Every value returned lies in its range and agrees with the others (config_checks.h); a file that
+// asks for what these architectures cannot do here is refused with one line naming path and key.
+// The readers of tensors fill rope.freq_factors (rope_freqs.weight) and, for GGUF LongRoPE,
+// short_factor and long_factor (rope_factors_short.weight, rope_factors_long.weight), each of
+// rotary_dim / 2 values.
 Result<ModelConfig> config_from_gguf(const weights::GgufFile& file);
 // `document` is config.json's text; `path` for messages.
 Result<ModelConfig> config_from_json(std::string_view document, std::string_view path);
