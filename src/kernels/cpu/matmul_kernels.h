@@ -1,8 +1,100 @@
 // Product and packing kernels of one ISA level.
+//
+// A product call covers a run of 16-row tiles of one weight matrix and one block of activation
+// rows. Every output element is accumulated over K in one order that depends on the format, the
+// level and the kernel family only; how many rows or tiles a call covers changes no bit.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "kernels/cpu/packed_layout.h"
 
 namespace pelton::kernels {
 
-struct MatmulKernels {};
+// Activation rows quantized to symmetric 8-bit codes in blocks of 32 columns, x ~ scale * code.
+// Arrays are [blocks][rows] so that a weight block meets its activations side by side.
+//
+// Weight codes are unsigned in the packed layout; formats that mean code - offset subtract
+// offset * (sum of activation codes) through `offsets`, whose content is each level's own: one
+// 32-bit word for every (block, row), two for the per-16 kinds.
+enum class OffsetKind : uint8_t { kNone, k8, k12, k16, k128, kHalves4, kHalves32, kHalfSums };
+inline constexpr int kOffsetKinds = 8;
+constexpr int offset_words(OffsetKind kind) {
+  return kind == OffsetKind::kNone                                       ? 0
+         : kind == OffsetKind::kHalves4 || kind == OffsetKind::kHalves32 ? 2
+                                                                         : 1;
+}
+// The kind that a format's product reads; the same at every level.
+constexpr OffsetKind offset_kind(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ4_0:
+      return OffsetKind::k8;
+    case WeightFormat::kQ5_0:
+      return OffsetKind::k16;
+    case WeightFormat::kMXFP4:
+      return OffsetKind::k12;
+    case WeightFormat::kQ8_0:
+    case WeightFormat::kIQ4_NL:
+    case WeightFormat::kIQ4_XS:
+      return OffsetKind::k128;
+    case WeightFormat::kQ3_K:
+      return OffsetKind::kHalves4;
+    case WeightFormat::kQ6_K:
+      return OffsetKind::kHalves32;
+    case WeightFormat::kQ2_K:
+      return OffsetKind::kHalfSums;
+    default:
+      return OffsetKind::kNone;
+  }
+}
+
+struct QuantizedRows {
+  int64_t rows = 0;
+  int64_t blocks = 0;
+  int8_t* codes = nullptr;  // [blocks][rows][32], in [-127, 127]
+  float* scales = nullptr;  // [blocks][rows]; NaN where the block holds a value that is not finite
+  float* sums = nullptr;    // [blocks][rows] scale * sum of codes
+  uint32_t* offsets[kOffsetKinds] = {};  // by kind, null when no weight of the call needs it
+};
+
+// One call of a product kernel. Exactly one of `quantized` and `x` is read, by the kernel's family.
+struct ProductArgs {
+  // Packed planes of the matrix; for formats used in place `low` is the file's bytes.
+  const uint8_t* low = nullptr;
+  const uint8_t* high = nullptr;
+  const uint8_t* scales = nullptr;
+  int64_t n = 0;  // output features
+  int64_t k = 0;  // input features
+  int64_t first_tile = 0;
+  int64_t last_tile = 0;  // exclusive; tile t is output features [16t, 16t + 16)
+
+  const QuantizedRows* quantized = nullptr;
+  const float* x = nullptr;  // [rows, k]
+  int64_t x_stride = 0;
+  int64_t rows = 0;
+
+  float* out = nullptr;  // [rows, n]
+  int64_t out_stride = 0;
+  const float* bias = nullptr;  // [n]
+  bool accumulate = false;
+};
+
+using ProductKernel = void (*)(const ProductArgs&);
+// Quantizes rows [first, last) of a row block; `x` is the block's row 0.
+using QuantizeKernel = void (*)(const float* x, int64_t x_stride, int64_t first, int64_t last,
+                                const QuantizedRows& out);
+
+inline constexpr int kWeightFormats = static_cast<int>(WeightFormat::kCount);
+
+// Rows of activations that one call may cover.
+inline constexpr int kMaxProductRows = 64;
+
+struct MatmulKernels {
+  QuantizeKernel quantize = nullptr;
+  ProductKernel int8[kWeightFormats] = {};   // block-quantized formats only
+  ProductKernel exact[kWeightFormats] = {};  // float activations, every format
+};
 
 }  // namespace pelton::kernels

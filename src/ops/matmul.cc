@@ -1,0 +1,283 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/check.h"
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/packing.h"
+#include "pelton/status.h"
+
+namespace pelton::ops {
+namespace {
+
+using kernels::ActivationPrecision;
+using kernels::kTileRows;
+using kernels::OffsetKind;
+using kernels::QuantizedRows;
+using kernels::WeightLayout;
+using kernels::WeightMatrix;
+
+constexpr size_t kMaxSegments = 8;
+
+bool is_packed_format(WeightFormat format) { return kernels::packed_geometry(format).low > 0; }
+
+int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
+// Activation rows that meet a weight tile while it is decoded: enough to pay for decoding, few
+// enough that their codes stay in the second-level cache.
+int64_t rows_per_block(int64_t rows, int64_t columns) {
+  constexpr int64_t kCacheBytes = 192 * 1024;
+  const int64_t fits = std::max<int64_t>(16, kCacheBytes / std::max<int64_t>(columns, 1) / 8 * 8);
+  return std::min<int64_t>({rows, fits, kernels::kMaxProductRows});
+}
+
+// Activations of one call as every segment's kernel wants them.
+struct Activations {
+  const Tensor* x = nullptr;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t block_rows = 0;  // rows of a full row block
+  // Arrays over all row blocks; block b begins at row b * block_rows of each.
+  QuantizedRows all;
+
+  int64_t num_blocks() const { return (rows + block_rows - 1) / block_rows; }
+  int64_t rows_in(int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
+  QuantizedRows block(int64_t b) const {
+    const int64_t first = b * block_rows;
+    QuantizedRows q = all;
+    q.rows = rows_in(b);
+    q.codes += first * columns;
+    q.scales += first * all.blocks;
+    q.sums += first * all.blocks;
+    for (int kind = 0; kind < kernels::kOffsetKinds; ++kind) {
+      uint32_t*& words = q.offsets[kind];
+      if (words != nullptr) {
+        words += first * all.blocks * kernels::offset_words(static_cast<OffsetKind>(kind));
+      }
+    }
+    return q;
+  }
+};
+
+void take_scratch(memory::StepArena& arena, std::span<const WeightMatrix> weights, Activations* a) {
+  const int64_t count = a->rows * a->columns / kernels::kBlockColumns;
+  a->all.rows = a->rows;
+  a->all.blocks = a->columns / kernels::kBlockColumns;
+  a->all.codes = arena.allocate_array<int8_t>(a->rows * a->columns);
+  a->all.scales = arena.allocate_array<float>(count);
+  a->all.sums = arena.allocate_array<float>(count);
+  for (const WeightMatrix& w : weights) {
+    const OffsetKind kind = kernels::offset_kind(w.format);
+    uint32_t*& words = a->all.offsets[static_cast<size_t>(kind)];
+    if (words == nullptr && kernels::offset_words(kind) > 0 && is_packed_format(w.format)) {
+      words = arena.allocate_array<uint32_t>(count * kernels::offset_words(kind));
+    }
+  }
+}
+
+void quantize(StepContext& context, const Activations& a) {
+  constexpr int64_t kRowsPerItem = 4;
+  const auto run = [&](int64_t first, int64_t last) {
+    const int64_t b = first / a.block_rows;
+    const QuantizedRows q = a.block(b);
+    const int64_t base = b * a.block_rows;
+    context.cpu.matmul.quantize(a.x->row_f32(base), a.x->row_stride, first - base, last - base, q);
+  };
+  if (a.rows * a.columns < 32 * 1024) {
+    for (int64_t b = 0; b < a.num_blocks(); ++b) {
+      run(b * a.block_rows, b * a.block_rows + a.rows_in(b));
+    }
+    return;
+  }
+  const int64_t items_per_block = (a.block_rows + kRowsPerItem - 1) / kRowsPerItem;
+  context.pool.parallel_for(a.num_blocks() * items_per_block, [&](int64_t item, int) {
+    const int64_t b = item / items_per_block;
+    const int64_t begin = item % items_per_block * kRowsPerItem;
+    const int64_t end = std::min(begin + kRowsPerItem, a.rows_in(b));
+    if (begin < end) run(b * a.block_rows + begin, b * a.block_rows + end);
+  });
+}
+
+struct Segment {
+  kernels::ProductArgs args;  // without tiles, rows and activations
+  kernels::ProductKernel kernel = nullptr;
+  int64_t first_tile = 0;  // in the order of all segments
+  bool quantized = false;
+};
+
+// Tiles an item covers: items big enough to hide the claim, small enough to balance.
+int64_t tiles_per_item(int64_t tiles, int64_t row_blocks, int threads) {
+  const int64_t items_wanted = std::max<int64_t>(1, int64_t{threads} * 8 / row_blocks);
+  return std::clamp<int64_t>(tiles / items_wanted, 1, 64);
+}
+
+class Product {
+ public:
+  Product(StepContext& context, const MatmulArgs& args, const Activations& activations)
+      : activations_(activations) {
+    check(args.weights.size() <= kMaxSegments, "too many weight segments in one product");
+    int64_t column = 0;
+    for (const WeightMatrix& w : args.weights) {
+      add_segment(context, args, w, column);
+      column += w.rows;
+    }
+  }
+
+  void run(ThreadPool& pool) {
+    const int64_t row_blocks = activations_.num_blocks();
+    const int64_t group = tiles_per_item(tiles_, row_blocks, pool.size());
+    const int64_t groups = (tiles_ + group - 1) / group;
+    pool.parallel_for(row_blocks * groups, [&](int64_t item, int) {
+      const int64_t first = item % groups * group;
+      run_tiles(item / groups, first, std::min(first + group, tiles_));
+    });
+  }
+
+ private:
+  void add_segment(StepContext& context, const MatmulArgs& args, const WeightMatrix& w,
+                   int64_t column) {
+    Segment& s = segments_[count_++];
+    const auto index = static_cast<size_t>(w.format);
+    s.first_tile = tiles_;
+    tiles_ += tiles_of(w.rows);
+    const auto* base = reinterpret_cast<const uint8_t*>(w.data);
+    s.args.low = base;
+    if (w.layout == WeightLayout::kInterleaved) {
+      const kernels::PackedPlanes planes = kernels::packed_planes(w.format, w.rows, w.columns);
+      s.args.high = base + planes.high_offset;
+      s.args.scales = base + planes.scales_offset;
+      s.quantized = context.activations == ActivationPrecision::kInt8;
+    } else {
+      check(!is_packed_format(w.format), "block-quantized weights are multiplied packed only");
+    }
+    s.kernel = s.quantized ? context.cpu.matmul.int8[index] : context.cpu.matmul.exact[index];
+    check(s.kernel != nullptr, "no product kernel for this format");
+    s.args.n = w.rows;
+    s.args.k = w.columns;
+    s.args.x_stride = args.x.row_stride;
+    s.args.out = args.out.f32() + column;
+    s.args.out_stride = args.out.row_stride;
+    s.args.bias = args.bias == nullptr ? nullptr : args.bias + column;
+    s.args.accumulate = args.accumulate;
+  }
+
+  void run_tiles(int64_t row_block, int64_t first, int64_t last) const {
+    const int64_t base = row_block * activations_.block_rows;
+    QuantizedRows q;
+    if (activations_.all.codes != nullptr) q = activations_.block(row_block);
+    for (size_t i = 0; i < count_; ++i) {
+      const Segment& s = segments_[i];
+      const int64_t begin = std::max(first, s.first_tile);
+      const int64_t end = std::min(last, s.first_tile + tiles_of(s.args.n));
+      if (begin >= end) continue;
+      kernels::ProductArgs args = s.args;
+      args.first_tile = begin - s.first_tile;
+      args.last_tile = end - s.first_tile;
+      args.rows = activations_.rows_in(row_block);
+      args.quantized = &q;
+      args.x = activations_.x->row_f32(base);
+      args.out += base * args.out_stride;
+      s.kernel(args);
+    }
+  }
+
+  const Activations& activations_;
+  std::array<Segment, kMaxSegments> segments_;
+  size_t count_ = 0;
+  int64_t tiles_ = 0;
+};
+
+void check_shapes(const MatmulArgs& args) {
+  int64_t n = 0;
+  for (const WeightMatrix& w : args.weights) {
+    check(w.columns == args.x.row_elements(), "matmul: x and weight differ in columns");
+    n += w.rows;
+  }
+  check(args.out.row_elements() == n, "matmul: out is not as wide as the weights together");
+  check(args.out.num_rows() == args.x.num_rows(), "matmul: out and x differ in rows");
+  check(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32, "matmul: tensors are f32");
+}
+
+}  // namespace
+
+PackPlan plan_pack(WeightFormat format, int64_t rows, int64_t columns) {
+  if (is_packed_format(format)) {
+    return {WeightLayout::kInterleaved, kernels::packed_planes(format, rows, columns).bytes};
+  }
+  const auto bytes = weight_bytes(format, static_cast<uint64_t>(rows * columns));
+  check(bytes.has_value(), "matrix is too large");
+  return {WeightLayout::kSource, static_cast<size_t>(*bytes)};
+}
+
+kernels::WeightMatrix pack(WeightFormat format, int64_t rows, int64_t columns,
+                           std::span<const std::byte> source, std::span<std::byte> out,
+                           ThreadPool& pool) {
+  const PackPlan plan = plan_pack(format, rows, columns);
+  check(plan.layout == WeightLayout::kInterleaved, "this format is used in place");
+  check(out.size() >= plan.bytes, "pack: output is smaller than its plan");
+  const auto bytes = weight_bytes(format, static_cast<uint64_t>(rows * columns));
+  check(bytes.has_value() && source.size() >= *bytes, "pack: source is smaller than the matrix");
+  constexpr int64_t kTilesPerItem = 4;
+  const int64_t tiles = tiles_of(rows);
+  pool.parallel_for((tiles + kTilesPerItem - 1) / kTilesPerItem, [&](int64_t item, int) {
+    const int64_t first = item * kTilesPerItem;
+    kernels::pack_tiles(format, rows, columns, source.data(), out.data(), first,
+                        std::min(first + kTilesPerItem, tiles));
+  });
+  return {out.data(), plan.bytes, rows, columns, format, WeightLayout::kInterleaved};
+}
+
+kernels::WeightMatrix in_place(WeightFormat format, int64_t rows, int64_t columns,
+                               std::span<const std::byte> source) {
+  const auto bytes = weight_bytes(format, static_cast<uint64_t>(rows * columns));
+  check(bytes.has_value() && source.size() >= *bytes, "in_place: source is too small");
+  return {source.data(), static_cast<size_t>(*bytes), rows, columns, format, WeightLayout::kSource};
+}
+
+void dequantize_row(const kernels::WeightMatrix& weight, int64_t row, float* out) {
+  kernels::dequantize_weight_row(weight, row, out);
+}
+
+Status matmul(StepContext& context, const MatmulArgs& args) {
+  check_shapes(args);
+  const memory::StepArena::Scope scope(context.arena);
+  Activations a;
+  a.x = &args.x;
+  a.rows = args.x.num_rows();
+  a.columns = args.x.row_elements();
+  const bool any_packed =
+      std::any_of(args.weights.begin(), args.weights.end(),
+                  [](const WeightMatrix& w) { return w.layout == WeightLayout::kInterleaved; });
+  const bool quantized = any_packed && context.activations == ActivationPrecision::kInt8;
+  if (quantized) take_scratch(context.arena, args.weights, &a);
+  if (context.planning() || a.rows == 0 || args.weights.empty()) return {};
+  a.block_rows = rows_per_block(a.rows, a.columns);
+  if (quantized) quantize(context, a);
+  Product(context, args, a).run(context.pool);
+  return {};
+}
+
+Status embedding(StepContext& context, const EmbeddingArgs& args) {
+  const kernels::WeightMatrix& table = *args.table;
+  const auto count = static_cast<int64_t>(args.ids.size());
+  check(args.out.num_rows() == count && args.out.row_elements() == table.columns,
+        "embedding: out is not [ids, hidden]");
+  if (context.planning()) return {};
+  for (const int32_t id : args.ids) {
+    if (id < 0 || id >= table.rows) {
+      return invalid_argument("token id " + std::to_string(id) + " is outside the vocabulary of " +
+                              std::to_string(table.rows));
+    }
+  }
+  context.pool.parallel_for(count, [&](int64_t i, int) {
+    float* out = args.out.row_f32(i);
+    kernels::dequantize_weight_row(table, args.ids[static_cast<size_t>(i)], out);
+    if (args.scale == 1.0f) return;
+    for (int64_t c = 0; c < table.columns; ++c) out[c] *= args.scale;
+  });
+  return {};
+}
+
+}  // namespace pelton::ops
