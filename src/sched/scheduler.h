@@ -36,7 +36,8 @@ struct SchedulerConfig {
   int32_t max_preemptions = 3;
   // Steps of waiting that outweigh one class of priority, so that no class starves; 0 = never.
   int32_t priority_aging_steps = 8192;
-  std::vector<int32_t> end_ids;  // end a sequence unless ignore_eos
+  int32_t prefix_hash_bits = 128;  // fewer only in tests, which force collisions
+  std::vector<int32_t> end_ids;    // end a sequence unless ignore_eos
 };
 
 // A token chosen for a sequence that `samples` in the plan.
@@ -67,6 +68,13 @@ struct SchedulerStats {
   int64_t prefix_hit_tokens = 0;
   int64_t scheduled_tokens = 0;  // actual, summed over steps
   int64_t possible_tokens = 0;   // budget, summed over steps: their ratio is the batch efficiency
+};
+
+// What paging leaves unused: held blocks have room for `held_tokens` and hold `used_tokens`, each
+// shared block counted once.
+struct BlockUsage {
+  int64_t held_tokens = 0;
+  int64_t used_tokens = 0;
 };
 
 class Scheduler {
@@ -116,6 +124,7 @@ class Scheduler {
 
   bool idle() const;  // nothing waiting, nothing running
   SchedulerStats stats() const;
+  BlockUsage block_usage() const;  // walks every table
   // Every reference count, table, tree node and queue agrees with every other; the first
   // contradiction as text.
   Status check_integrity() const;

@@ -1,0 +1,5 @@
+#include <gtest/gtest.h>
+
+namespace pelton::kv {
+namespace {}  // namespace
+}  // namespace pelton::kv
