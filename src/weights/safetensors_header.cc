@@ -249,8 +249,9 @@ Status check_layout(std::vector<SafetensorsEntry>* entries, uint64_t data_bytes)
   for (const SafetensorsEntry& entry : *entries) {
     if (Status s = check_size(entry, data_bytes); !s.ok()) return s;
   }
-  std::stable_sort(entries->begin(), entries->end(),
-                   [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::sort(entries->begin(), entries->end(), [](const auto& a, const auto& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.name < b.name;
+  });
   uint64_t expected = 0;
   for (const SafetensorsEntry& entry : *entries) {
     if (entry.begin != expected) {
