@@ -63,14 +63,17 @@ int32_t Scheduler::Impl::common_prefix(const Unit& unit, const Sequence& beam) {
 
 // After a preemption the group's first beam computes what it shares with the others, which then
 // take it over.
-void Scheduler::Impl::fork_beam(Unit* unit, Sequence* beam) {
+void Scheduler::Impl::fork_beams(Unit* unit) {
   const Sequence& first = unit->members.front();
-  const int32_t shared = common_prefix(*unit, *beam);
-  if (first.computed < shared) return;
-  blocks_.fork(first.table, shared, &beam->table);
-  beam->computed = shared;
-  stats_.recomputed_tokens += std::max(beam->lost - shared, 0);
-  beam->lost = 0;
+  for (Sequence& beam : std::span(unit->members).subspan(1)) {
+    if (beam.computed > 0) continue;
+    const int32_t shared = common_prefix(*unit, beam);
+    if (first.computed < shared) continue;
+    blocks_.fork(first.table, shared, &beam.table);
+    beam.computed = shared;
+    stats_.recomputed_tokens += std::max(beam.lost - shared, 0);
+    beam.lost = 0;
+  }
 }
 
 }  // namespace pelton::sched

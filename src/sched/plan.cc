@@ -35,15 +35,17 @@ bool Scheduler::Impl::decodes(const Unit& unit) const {
 void Scheduler::Impl::decode_running() {
   // Preemption takes only units behind the one that asks, so the index stays right.
   for (size_t i = 0; i < running_.size(); ++i) {
-    Unit* unit = running_[i];
-    if (!decodes(*unit)) continue;
-    if (static_cast<int32_t>(unit->active_count()) > budget_) continue;
-    if (!ensure_blocks(*unit, [&] { return blocks_needed_to_decode(*unit); })) {
-      stalled_ = true;
-      continue;
-    }
-    for (Sequence& sequence : unit->active()) place_rows(&sequence, 1);
+    if (decodes(*running_[i])) decode(running_[i]);
   }
+}
+
+void Scheduler::Impl::decode(Unit* unit) {
+  if (static_cast<int32_t>(unit->active_count()) > budget_) return;
+  if (!ensure_blocks(*unit, [&] { return blocks_needed_to_decode(*unit); })) {
+    stalled_ = true;
+    return;
+  }
+  for (Sequence& sequence : unit->active()) place_rows(&sequence, 1);
 }
 
 void Scheduler::Impl::extend_running() {
@@ -56,9 +58,10 @@ void Scheduler::Impl::extend_running() {
 // left. Beams stop before their last token, which they run together.
 void Scheduler::Impl::extend(Unit* unit) {
   const bool beams = unit->is_group() && unit->forked;
+  if (beams) fork_beams(unit);
+  if (beams && decodes(*unit)) return decode(unit);
   for (Sequence& sequence : unit->active()) {
-    if (beams && sequence.index > 0 && sequence.computed == 0) fork_beam(unit, &sequence);
-    if (beams && sequence.index > 0 && sequence.computed == 0) continue;
+    if (sequence.index > 0 && beams && sequence.computed == 0) continue;  // waits for the first
     const int32_t left = sequence.size() - (beams ? 1 : 0) - sequence.computed;
     const int32_t rows = std::min(budget_, left);
     if (rows > 0 && !schedule(&sequence, rows)) return;

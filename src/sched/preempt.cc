@@ -1,5 +1,6 @@
-// Blocks taken back from units that come later in the order than the one that asks. So the first of
-// all is never taken from and always advances; by induction every unit ends.
+// Blocks taken back from running units that come later in the order than the one that asks, and
+// from any that only wait. So the first of those that run is never taken from and always advances,
+// nobody is admitted before the first of those that wait, and by induction every unit ends.
 #include <algorithm>
 #include <tuple>
 
@@ -17,7 +18,7 @@ bool Scheduler::Impl::ensure_blocks(const Unit& requester, FunctionRef<int32_t()
     for (const Sequence& sequence : unit->members) most += sequence.table.size();
   }
   for (const Unit* unit : waiting_.units()) {
-    if (unit->key <= requester.key) continue;
+    if (unit == &requester) continue;
     for (const Sequence& sequence : unit->members) most += sequence.table.size();
   }
   if (most < needed()) return false;
@@ -52,12 +53,13 @@ Unit* Scheduler::Impl::choose_victim(const Unit& requester) const {
 }
 
 // A completion that was forked and waits for its turn holds its prompt's blocks; it can compute
-// them again.
+// them again. What runs needs blocks more, even if it comes later: nothing that waits can be
+// admitted before what runs has gone on.
 bool Scheduler::Impl::drop_waiting_holder(const Unit& requester) {
   const OrderedUnits& units = waiting_.units();
-  for (auto it = units.rbegin(); it != units.rend() && (*it)->key > requester.key; ++it) {
+  for (auto it = units.rbegin(); it != units.rend(); ++it) {
     Unit* unit = *it;
-    if (unit->members.front().table.blocks.empty()) continue;
+    if (unit == &requester || unit->members.front().table.blocks.empty()) continue;
     give_up_blocks(unit);
     return true;
   }

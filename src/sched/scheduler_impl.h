@@ -34,6 +34,7 @@ struct Scheduler::Impl {
   // plan.cc: one step's rows
   const StepPlan& plan();
   void decode_running();
+  void decode(Unit* unit);
   void extend_running();
   void write_plan();
   bool schedule(Sequence* sequence, int32_t rows);
@@ -74,7 +75,7 @@ struct Scheduler::Impl {
   void commit_beams(RequestId id, std::span<const SequenceId> parents,
                     std::span<const int32_t> tokens);
   void rearrange(Unit* unit);
-  void fork_beam(Unit* unit, Sequence* beam);
+  void fork_beams(Unit* unit);
   static int32_t common_prefix(const Unit& unit, const Sequence& beam);
 
   // integrity.cc
