@@ -45,11 +45,14 @@ struct GgufVocabulary {
   std::vector<std::string> merges;
   std::optional<int64_t> bos_id, eos_id, eot_id, unknown_id, padding_id;
   std::optional<bool> add_bos, add_eos, add_space_prefix, remove_extra_whitespaces;
+  std::string precompiled_charsmap;  // SentencePiece's character map; may be empty
 };
+
+class DecodeStream;
 
 class Tokenizer {
  public:
-  virtual ~Tokenizer() = default;
+  virtual ~Tokenizer();
 
   // A Hugging Face folder: tokenizer.json, else tokenizer.model (SentencePiece or tiktoken form);
   // settings from tokenizer_config.json.
@@ -76,22 +79,31 @@ class Tokenizer {
   // Every id that ends a generation by the tokenizer's own word (EOS, end of turn).
   virtual const std::vector<int32_t>& end_ids() const = 0;
   virtual bool adds_bos() const = 0;
+
+  // State of one streaming decode; null when this tokenizer cannot stream (a test's fake).
+  virtual std::unique_ptr<DecodeStream> decode_stream() const;
 };
 
-// Text of a growing id sequence, character by character: the concatenation of all push() results
-// and finish() equals decode() of all ids. Bytes of an unfinished character wait; at the end they
-// become one U+FFFD.
+// Text of a growing id sequence, as soon as no later id can change it: the concatenation of all
+// push() results and finish() equals decode() of all ids. Bytes of an unfinished character wait; at
+// the end they become U+FFFD. Byte-fallback tokens wait for the end of their run, since the
+// reference decodes a run as a whole.
 class StreamingDetokenizer {
  public:
   StreamingDetokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens);
+  ~StreamingDetokenizer();
+  StreamingDetokenizer(StreamingDetokenizer&&) noexcept;
+  StreamingDetokenizer& operator=(StreamingDetokenizer&&) noexcept;
+
   std::string push(int32_t id);
+  // The rest; afterwards a new sequence may begin.
   std::string finish();
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_tokens_;
-  std::vector<int32_t> ids_;  // window that still influences the next text
-  std::string emitted_;       // text of the window already given out
+  std::unique_ptr<DecodeStream> stream_;
+  std::vector<int32_t> ids_;  // only without a stream
 };
 
 }  // namespace pelton::text

@@ -1,0 +1,11 @@
+// What tokenizer_config.json adds to a tokenizer: which tokens begin and end a text, clean-up.
+#pragma once
+
+#include "text/pipeline.h"
+
+namespace pelton::text {
+
+// `config` is the document or empty. Added tokens that only it names are added to `parts`.
+Status apply_tokenizer_config(std::string_view config, PipelineParts* parts);
+
+}  // namespace pelton::text
