@@ -26,10 +26,10 @@ bool is_packed_format(WeightFormat format) { return kernels::packed_geometry(for
 int64_t tiles_of(int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
 
 // Activation rows that meet a weight tile while it is decoded: enough to pay for decoding, few
-// enough that their codes stay in the second-level cache.
-int64_t rows_per_block(int64_t rows, int64_t columns) {
-  constexpr int64_t kCacheBytes = 192 * 1024;
-  const int64_t fits = std::max<int64_t>(16, kCacheBytes / std::max<int64_t>(columns, 1) / 8 * 8);
+// enough that they stay in the second-level cache.
+int64_t rows_per_block(int64_t rows, int64_t row_bytes) {
+  constexpr int64_t kCacheBytes = 256 * 1024;
+  const int64_t fits = std::max<int64_t>(16, kCacheBytes / std::max<int64_t>(row_bytes, 1) / 8 * 8);
   return std::min<int64_t>({rows, fits, kernels::kMaxProductRows});
 }
 
@@ -253,7 +253,7 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
   const bool quantized = any_packed && context.activations == ActivationPrecision::kInt8;
   if (quantized) take_scratch(context.arena, args.weights, &a);
   if (context.planning() || a.rows == 0 || args.weights.empty()) return {};
-  a.block_rows = rows_per_block(a.rows, a.columns);
+  a.block_rows = rows_per_block(a.rows, quantized ? a.columns * 5 / 4 : a.columns * 4);
   if (quantized) quantize(context, a);
   Product(context, args, a).run(context.pool);
   return {};
