@@ -18,9 +18,9 @@ struct SafetensorsTensorSpec {
 
 struct SafetensorsSpec {
   std::vector<SafetensorsTensorSpec> tensors;
-  std::string metadata;  // JSON text of __metadata__, left out when empty
-  size_t align = 8;      // the header is padded with spaces to a multiple of this
-  std::string trailing;
+  std::string metadata = {};  // JSON text of __metadata__, left out when empty
+  size_t align = 8;           // the header is padded with spaces to a multiple of this
+  std::string trailing = {};
 };
 
 std::string write_safetensors(const SafetensorsSpec& spec);
