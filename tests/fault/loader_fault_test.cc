@@ -2,6 +2,7 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 
 #include "models/config.h"
@@ -34,32 +35,41 @@ int failures_of(FunctionRef<Status()> operation) {
 }
 
 TEST(KthFailure, SeesLeaksAndWrongErrors) {
-  EXPECT_EQ(failures_of([] {
-              const auto a = std::make_unique<int>(1);
-              const auto b = std::make_unique<int>(*a);
-              return Status();
-            }),
-            0);
+  // Seen by the world, so that the compiler may not elide the allocation.
+  static std::atomic<int*> seen{nullptr};
+  const auto allocate = [] {
+    int* pointer = new int(1);
+    seen.store(pointer);
+    return pointer;
+  };
+  const auto clean = [&] {
+    std::unique_ptr<int> owned(allocate());
+    std::unique_ptr<int> other(allocate());
+    return Status();
+  };
+  EXPECT_EQ(failures_of(clean), 0);
+
   std::vector<int*> lost;  // given back below
   lost.reserve(64);
-  EXPECT_GT(failures_of([&] {
-              lost.push_back(new int(1));
-              const auto second = std::make_unique<int>(2);
-              delete lost.back();
-              lost.pop_back();
-              return Status();
-            }),
-            0);
+  const auto leaks = [&] {
+    lost.push_back(allocate());
+    std::unique_ptr<int> other(allocate());
+    delete lost.back();
+    lost.pop_back();
+    return Status();
+  };
+  EXPECT_GT(failures_of(leaks), 0);
   for (int* pointer : lost) delete pointer;
-  EXPECT_GT(failures_of([] {
-              try {
-                const auto a = std::make_unique<int>(1);
-              } catch (const std::bad_alloc&) {
-                return data_loss("blames the file");
-              }
-              return Status();
-            }),
-            0);
+
+  const auto blames_the_file = [&] {
+    try {
+      std::unique_ptr<int> owned(allocate());
+    } catch (const std::bad_alloc&) {
+      return data_loss("");
+    }
+    return Status();
+  };
+  EXPECT_GT(failures_of(blames_the_file), 0);
 }
 
 TEST(LoaderFaults, Gguf) {
