@@ -258,6 +258,70 @@ TEST(ConfigJson, EveryLieNamesItsKey) {
   }
 }
 
+// Whatever one value says, the answer is a configuration whose parts agree or one line with the
+// path.
+TEST(ConfigJson, AnyValueOfAnyKeyIsAnswered) {
+  json all = llama();
+  for (const auto& document : {gpt("gpt2"), gpt("gpt_bigcode")}) {
+    for (const auto& [key, value] : document.items()) all[key] = value;
+  }
+  for (const char* key :
+       {"head_dim", "rope_scaling", "rope_parameters", "partial_rotary_factor", "sliding_window",
+        "use_sliding_window", "max_window_layers", "sliding_window_pattern", "layer_types",
+        "query_pre_attn_scalar", "final_logit_softcapping", "attention_bias", "multi_query",
+        "n_inner", "original_max_position_embeddings", "rope_local_base_freq", "text_config"}) {
+    all[key] = nullptr;
+  }
+  const json values[] = {
+      nullptr,
+      true,
+      "",
+      "linear",
+      -1,
+      0,
+      1,
+      2,
+      3,
+      7,
+      1u << 31,
+      1ULL << 63,
+      -9e18,
+      1e308,
+      1e-308,
+      0.5,
+      json::array(),
+      json::object(),
+      {1, 2},
+      {-1},
+      {"x"},
+      {{"type", "yarn"}, {"factor", 1e300}},
+      {{"rope_type", "longrope"}, {"short_factor", {0.0}}, {"long_factor", {1e9}}},
+      {{"full_attention", 3}, {"sliding_attention", nullptr}}};
+  for (const char* model_type : {"llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gemma3",
+                                 "phi3", "gpt2", "gpt_bigcode"}) {
+    for (const auto& [key, unused] : all.items()) {
+      for (const json& value : values) {
+        json c = all;
+        if (key != "text_config" && std::string_view(model_type) == "gemma3") {
+          c["text_config"] = llama();
+        }
+        c["model_type"] = model_type;
+        c[key] = value;
+        const auto config = config_from_json(c.dump(), "c.json");
+        if (config.ok()) {
+          EXPECT_EQ(config->num_attention_heads % config->num_key_value_heads, 0);
+          EXPECT_EQ(config->sliding_windows.size(), static_cast<size_t>(config->num_hidden_layers));
+          EXPECT_LE(config->rope.rotary_dim, config->head_dim);
+          EXPECT_GT(config->norm_eps, 0.0f);
+        } else {
+          EXPECT_TRUE(config.status().message().starts_with("c.json: "))
+              << config.status().message();
+        }
+      }
+    }
+  }
+}
+
 TEST(ConfigJson, TextThatIsNoConfiguration) {
   for (std::string text : {"", "[]", "3", "{", "{\"a\": NaN}", "{\"model_type\": \"llama\"} x"}) {
     EXPECT_THAT(config_from_json(text, "c").status().message(), HasSubstr("c: not a JSON object"));

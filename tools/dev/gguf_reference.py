@@ -29,7 +29,7 @@ def config_of(meta, tensors):
     vocab = int(tensors["token_embd.weight"].shape[1])
     config = {"model_type": model_type, "vocab_size": vocab, "tie_word_embeddings": "output.weight" not in tensors,
               "bos_token_id": meta.get("tokenizer.ggml.bos_token_id"),
-              "eos_token_id": meta.get("tokenizer.ggml.eos_token_id")}  # fmt: skip
+              "eos_token_id": meta.get("tokenizer.ggml.eos_token_id"), "pad_token_id": 0}  # fmt: skip
     heads = get("attention.head_count")
     if model_type in ("gpt2", "gpt_bigcode"):
         return config | {"n_embd": get("embedding_length"), "n_layer": get("block_count"), "n_head": heads,
@@ -101,7 +101,7 @@ def load(path):
 
 _SPLITS = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "gpt-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "smollm": r"\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
 }
 
@@ -134,7 +134,7 @@ def encode(meta, text):
         return out
     alphabet = _byte_alphabet()
     ranks = {tuple(m.split(" ")): i for i, m in enumerate(meta["tokenizer.ggml.merges"])}
-    for word in regex.findall(_SPLITS[meta.get("tokenizer.ggml.pre", "gpt2")], text):
+    for word in regex.findall(_SPLITS[meta.get("tokenizer.ggml.pre", "gpt-2")], text):
         pieces = _merge([alphabet[b] for b in word.encode()], lambda a, b: ranks.get((a, b)))
         out += [ids[p] for p in pieces]
     return out
