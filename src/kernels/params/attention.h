@@ -12,6 +12,16 @@ namespace pelton::kernels {
 // of K and of V.
 enum class KvFormat : uint8_t { kF32, kF16, kBF16, kFp8, kInt8 };
 const char* kv_format_name(KvFormat format);  // "f32", "f16", "bf16", "fp8", "int8"
+// Bytes of one stored element.
+[[gnu::always_inline]] constexpr int32_t kv_element_bytes(KvFormat format) {
+  return format == KvFormat::kF32                                ? 4
+         : format == KvFormat::kF16 || format == KvFormat::kBF16 ? 2
+                                                                 : 1;
+}
+// Bytes of one token of one KV head, of its keys as of its values, scale included.
+[[gnu::always_inline]] constexpr int64_t kv_head_token_bytes(KvFormat format, int64_t head_dim) {
+  return head_dim * kv_element_bytes(format) + (format == KvFormat::kInt8 ? 4 : 0);
+}
 
 // One layer's pages. A block holds `block_tokens` tokens of every KV head; block b begins at
 // keys + b * block_bytes and values + b * block_bytes. The layout inside a block is the attention

@@ -1,5 +1,13 @@
 // Device storage of keys and values: one arena, cut into blocks of `block_tokens` tokens; a block
 // number means the same tokens in every layer. Which block belongs to whom is kv/blocks' business.
+//
+// A block is contiguous over all layers, so blocks that nobody used cost no resident memory and
+// copy on write is one copy: block [layer][keys, values][kv head][...]. A head's keys are
+// groups of 16 tokens, each [head_dim][16] (one vector lane a key); its values are
+// [block_tokens][head_dim]; with int8 each is followed by [block_tokens] f32 scales, value = code *
+// scale. Nothing is padded: head_dim is a multiple of 8 and block_tokens one of 16, so every head
+// begins on a 64-byte boundary. Values beyond f16's range become infinite in f16 pages; fp8 pages
+// saturate at 448.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +50,7 @@ class KvPages {
  private:
   KvConfig config_;
   int32_t num_blocks_ = 0;
+  size_t block_bytes_ = 0;
   memory::Region region_;
   std::vector<size_t> layer_offsets_;
 };

@@ -120,5 +120,34 @@ struct DoubleSum {
   return {_mm256_fmaddsub_ps(x.v, c, _mm256_mul_ps(swapped, s))};
 }
 
+// kLanes values of a storage format, widened exactly.
+[[gnu::always_inline]] inline Vec load_f16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+[[gnu::always_inline]] inline Vec load_bf16(const uint16_t* p) {
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return {_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))};
+}
+[[gnu::always_inline]] inline Vec load_i8(const int8_t* p) {
+  return {_mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))))};
+}
+// E4M3 has f16's shape with a shorter exponent: shifted into place it reads as 2^-8 of its value,
+// subnormals included. 0x7F and 0xFF are NaN.
+[[gnu::always_inline]] inline Vec load_fp8(const uint8_t* p) {
+  const __m128i wide = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m128i magnitude = _mm_and_si128(wide, _mm_set1_epi16(0x7F));
+  const __m128i sign = _mm_slli_epi16(_mm_andnot_si128(_mm_set1_epi16(0x7F), wide), 8);
+  const __m128i nan =
+      _mm_and_si128(_mm_cmpeq_epi16(magnitude, _mm_set1_epi16(0x7F)), _mm_set1_epi16(0x7C00));
+  const __m128i half = _mm_or_si128(_mm_or_si128(sign, nan), _mm_slli_epi16(magnitude, 7));
+  return {_mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0f))};
+}
+// Rounds to nearest even.
+[[gnu::always_inline]] inline void store_f16(uint16_t* p, Vec a) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                   _mm256_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 }  // namespace
 }  // namespace pelton::kernels::avx2

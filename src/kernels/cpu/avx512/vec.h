@@ -123,5 +123,35 @@ struct DoubleSum {
   return {_mm512_fmaddsub_ps(x.v, c, _mm512_mul_ps(swapped, s))};
 }
 
+// kLanes values of a storage format, widened exactly.
+[[gnu::always_inline]] inline Vec load_f16(const uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+[[gnu::always_inline]] inline Vec load_bf16(const uint16_t* p) {
+  const __m512i wide =
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+}
+[[gnu::always_inline]] inline Vec load_i8(const int8_t* p) {
+  return {_mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+// E4M3 has f16's shape with a shorter exponent: shifted into place it reads as 2^-8 of its value,
+// subnormals included. 0x7F and 0xFF are NaN.
+[[gnu::always_inline]] inline Vec load_fp8(const uint8_t* p) {
+  const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m256i magnitude = _mm256_and_si256(wide, _mm256_set1_epi16(0x7F));
+  const __m256i sign = _mm256_slli_epi16(_mm256_andnot_si256(_mm256_set1_epi16(0x7F), wide), 8);
+  const __m256i nan = _mm256_and_si256(_mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7F)),
+                                       _mm256_set1_epi16(0x7C00));
+  const __m256i half = _mm256_or_si256(_mm256_or_si256(sign, nan), _mm256_slli_epi16(magnitude, 7));
+  return {_mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256.0f))};
+}
+// Rounds to nearest even.
+[[gnu::always_inline]] inline void store_f16(uint16_t* p, Vec a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 }  // namespace
 }  // namespace pelton::kernels::avx512

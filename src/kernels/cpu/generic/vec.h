@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/dtype.h"
+
 namespace pelton::kernels::generic {
 namespace {
 
@@ -142,6 +144,37 @@ struct DoubleSum {
     out.v[i + 1] = x.v[i + 1] * c + x.v[i] * s;
   }
   return out;
+}
+
+// kLanes values of a storage format, widened exactly.
+[[gnu::always_inline]] inline float widen_f16(uint32_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16;
+  const uint32_t shifted = (half & 0x7FFFu) << 13;
+  if ((half & 0x7C00u) == 0x7C00u) return std::bit_cast<float>(sign | 0x7F800000u | shifted);
+  return std::bit_cast<float>(sign |
+                              std::bit_cast<uint32_t>(std::bit_cast<float>(shifted) * 0x1.0p112f));
+}
+[[gnu::always_inline]] inline Vec load_f16(const uint16_t* p) {
+  return each_lane([&](int i) { return widen_f16(p[i]); });
+}
+[[gnu::always_inline]] inline Vec load_bf16(const uint16_t* p) {
+  return each_lane([&](int i) { return std::bit_cast<float>(uint32_t{p[i]} << 16); });
+}
+[[gnu::always_inline]] inline Vec load_i8(const int8_t* p) {
+  return each_lane([&](int i) { return static_cast<float>(p[i]); });
+}
+// E4M3 has f16's shape with a shorter exponent: shifted into place it reads as 2^-8 of its value,
+// subnormals included. 0x7F and 0xFF are NaN.
+[[gnu::always_inline]] inline Vec load_fp8(const uint8_t* p) {
+  return each_lane([&](int i) {
+    const uint32_t magnitude = p[i] & 0x7Fu;
+    const uint32_t nan = magnitude == 0x7F ? 0x7C00u : 0u;
+    return widen_f16((p[i] & 0x80u) << 8 | nan | magnitude << 7) * 256.0f;
+  });
+}
+// Rounds to nearest even.
+[[gnu::always_inline]] inline void store_f16(uint16_t* p, Vec a) {
+  for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(a.v[i]);
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+// Register-blocked products of the attention fold. Included inside a level's unnamed namespace,
+// after attention_pages.inl.
+//
+// Every score is one multiply-add chain over the head's dimensions, and every output element one
+// chain over the keys in order. Blocking rows and columns differently therefore never changes a
+// bit, and the shapes below are free choices for speed.
+
+constexpr int kVecsPerGroup = kKeyGroup / kLanes;
+// Accumulators that fit the registers beside operands.
+constexpr int kAccumulators = kLanes == 16 ? 24 : 12;
+constexpr int kMaxScoreRows = kAccumulators / kVecsPerGroup < 6 ? kAccumulators / kVecsPerGroup : 6;
+constexpr int kMaxValueRows = kLanes >= 8 ? 6 : 3;
+
+template <int kValue>
+struct Height {
+  static constexpr int value = kValue;
+};
+// Calls f with the Height of `height`, 1 <= height <= kMost <= 6.
+template <int kMost, typename F>
+[[gnu::always_inline]] inline void with_height(int height, F f) {
+  if (height == kMost) return f(Height<kMost>{});
+  if constexpr (kMost > 1) with_height<kMost - 1>(height, f);
+}
+
+// scores[r][0..15] = query row r . keys of one group, for R rows.
+template <typename Format, int R>
+[[gnu::always_inline]] inline void score_rows(const float* q, int64_t q_stride,
+                                              const typename Format::Element* keys,
+                                              int64_t head_dim, float* scores) {
+  Vec sums[R][kVecsPerGroup];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < kVecsPerGroup; ++v) sums[r][v] = zero();
+  }
+  for (int64_t d = 0; d < head_dim; ++d) {
+    Vec k[kVecsPerGroup];
+    for (int v = 0; v < kVecsPerGroup; ++v) k[v] = Format::widen(keys + d * kKeyGroup + v * kLanes);
+    for (int r = 0; r < R; ++r) {
+      const Vec x = broadcast(q + r * q_stride + d);
+      for (int v = 0; v < kVecsPerGroup; ++v) sums[r][v] = fma(x, k[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < kVecsPerGroup; ++v) store(scores + r * kKeyTile + v * kLanes, sums[r][v]);
+  }
+}
+
+// The same for any number of rows, cut into blocks of nearly equal height.
+template <typename Format>
+void score_group(const float* q, int64_t q_stride, int rows, const typename Format::Element* keys,
+                 int64_t head_dim, float* scores) {
+  while (rows > 0) {
+    const int blocks = (rows + kMaxScoreRows - 1) / kMaxScoreRows;
+    const int height = (rows + blocks - 1) / blocks;
+    with_height<kMaxScoreRows>(
+        height, [&](auto h) { score_rows<Format, h.value>(q, q_stride, keys, head_dim, scores); });
+    q += height * q_stride;
+    scores += height * kKeyTile;
+    rows -= height;
+  }
+}
+
+// Keys [begin, end) of a tile and where their values lie: token j of group g at
+// values[g] + (j % 16) * stride.
+template <typename Format>
+struct ValueTile {
+  const typename Format::Element* values[kKeyTile / kKeyGroup];
+  int64_t stride = 0;
+  int begin = 0;
+  int end = 0;
+};
+
+// accumulator[r][0 .. V vectors) = accumulator * decay[r] + weights[r] . values, for R rows. With
+// `kTail`, V is 1 and only `lanes` columns exist.
+template <typename Format, int R, int V, bool kTail>
+[[gnu::always_inline]] inline void weigh_block(const ValueTile<Format>& tile, int64_t column,
+                                               int lanes, const float* weights, const float* decay,
+                                               float* accumulator, int64_t acc_stride) {
+  Vec sums[R][V];
+  for (int r = 0; r < R; ++r) {
+    const Vec d = broadcast(decay + r);
+    for (int v = 0; v < V; ++v) sums[r][v] = load(accumulator + r * acc_stride + v * kLanes) * d;
+  }
+  for (int g = 0; g < kKeyTile / kKeyGroup; ++g) {
+    const int first = g * kKeyGroup;
+    const int begin = tile.begin > first ? tile.begin - first : 0;
+    const int end = tile.end - first < kKeyGroup ? tile.end - first : kKeyGroup;
+    const auto* row = tile.values[g] + column;
+    for (int j = begin; j < end; ++j) {
+      Vec p[R];
+      for (int r = 0; r < R; ++r) p[r] = broadcast(weights + r * kKeyTile + first + j);
+      for (int v = 0; v < V; ++v) {
+        const auto* at = row + j * tile.stride + v * kLanes;
+        const Vec x = kTail ? widen_first<Format>(at, lanes) : Format::widen(at);
+        for (int r = 0; r < R; ++r) sums[r][v] = fma(p[r], x, sums[r][v]);
+      }
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) store(accumulator + r * acc_stride + v * kLanes, sums[r][v]);
+  }
+}
+
+template <typename Format, int R>
+void weigh_rows(const ValueTile<Format>& tile, int64_t head_dim, const float* weights,
+                const float* decay, float* accumulator, int64_t acc_stride) {
+  constexpr int kWide = kAccumulators / R < 8 ? kAccumulators / R : 8;
+  int64_t c = 0;
+  for (; c + kWide * kLanes <= head_dim; c += kWide * kLanes) {
+    weigh_block<Format, R, kWide, false>(tile, c, 0, weights, decay, accumulator + c, acc_stride);
+  }
+  for (; c + 2 * kLanes <= head_dim; c += 2 * kLanes) {
+    weigh_block<Format, R, 2, false>(tile, c, 0, weights, decay, accumulator + c, acc_stride);
+  }
+  for (; c + kLanes <= head_dim; c += kLanes) {
+    weigh_block<Format, R, 1, false>(tile, c, 0, weights, decay, accumulator + c, acc_stride);
+  }
+  if (c < head_dim) {
+    weigh_block<Format, R, 1, true>(tile, c, static_cast<int>(head_dim - c), weights, decay,
+                                    accumulator + c, acc_stride);
+  }
+}
+
+template <typename Format>
+void weigh_tile(const ValueTile<Format>& tile, int rows, int64_t head_dim, const float* weights,
+                const float* decay, float* accumulator, int64_t acc_stride) {
+  while (rows > 0) {
+    const int blocks = (rows + kMaxValueRows - 1) / kMaxValueRows;
+    const int height = (rows + blocks - 1) / blocks;
+    with_height<kMaxValueRows>(height, [&](auto h) {
+      weigh_rows<Format, h.value>(tile, head_dim, weights, decay, accumulator, acc_stride);
+    });
+    weights += height * kKeyTile;
+    decay += height;
+    accumulator += height * acc_stride;
+    rows -= height;
+  }
+}
