@@ -23,16 +23,16 @@ namespace pelton::ops {
 struct KvAppendArgs {
   Tensor keys = {};
   Tensor values = {};
-  std::span<const int32_t> slots;
-  kernels::KvLayerView cache;
+  std::span<const int32_t> slots = {};
+  kernels::KvLayerView cache = {};
 };
 Status kv_append(StepContext& context, const KvAppendArgs& args);
 
 struct AttentionArgs {
   Tensor queries;  // [T, heads, head_dim] f32; heads is a multiple of cache.num_kv_heads
-  kernels::KvLayerView cache;
-  std::span<const kernels::SequenceSlice> sequences;  // cover every row once
-  kernels::AttentionVariant variant;
+  kernels::KvLayerView cache = {};
+  std::span<const kernels::SequenceSlice> sequences = {};  // cover every row once
+  kernels::AttentionVariant variant = {};
   Tensor out;  // [T, heads * head_dim] f32
 };
 Status attention(StepContext& context, const AttentionArgs& args);
