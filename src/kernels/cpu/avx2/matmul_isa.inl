@@ -58,6 +58,21 @@ struct Isa {
   static Float load_f16(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static Float zero() { return _mm256_setzero_ps(); }
+  static Float load_float(const float* p) { return _mm256_load_ps(p); }
+  static void store(float* p, Float v) { _mm256_store_ps(p, v); }
+  static Float broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+  static Float add(Float a, Float b) { return _mm256_add_ps(a, b); }
+  static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }
+  // Byte kByte of every lane.
+  template <int kByte>
+  static Int unsigned_byte(Bytes x) {
+    return and_int(_mm256_srli_epi32(x, 8 * kByte), 0xFF);
+  }
+  template <int kByte>
+  static Int signed_byte(Bytes x) {
+    return _mm256_srai_epi32(_mm256_slli_epi32(x, 24 - 8 * kByte), 24);
+  }
   static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }
   static Float negate(Float x) { return _mm256_xor_ps(x, _mm256_set1_ps(-0.0f)); }
   // 2^(exponent - 128); the two smallest are subnormal.

@@ -17,6 +17,10 @@ void fill_matmul_plain(MatmulKernels& kernels);
 namespace {
 
 constexpr int kLanes = 8;
+using Vector = __m256;
+
+inline Vector zero() { return _mm256_setzero_ps(); }
+inline Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
 
 struct F32 {
   static constexpr int kBytes = 4;
@@ -44,76 +48,7 @@ struct BF16 {
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 0x55)));
 }
 
-[[gnu::always_inline]] inline void store_output(const ProductArgs& args, int64_t row, int64_t n,
-                                                float value) {
-  float* out = args.out + row * args.out_stride + n;
-  if (args.bias != nullptr) value += args.bias[n];
-  *out = args.accumulate ? *out + value : value;
-}
-
-// The last k % 8 elements of a row, the other lanes zero.
-template <class W>
-[[gnu::always_inline]] inline __m256 load_tail(const uint8_t* p, int64_t count) {
-  alignas(32) uint8_t padded[kLanes * sizeof(float)] = {};
-  std::memcpy(padded, p, static_cast<size_t>(count) * W::kBytes);
-  return W::load(padded);
-}
-
-// kW weight rows from n against kM activation rows from m.
-template <class W, int kW, int kM>
-void outputs(const ProductArgs& args, int64_t n, int64_t m) {
-  const uint8_t* w[kW];
-  const float* x[kM];
-  for (int i = 0; i < kW; ++i) w[i] = args.low + (n + i) * args.k * W::kBytes;
-  for (int j = 0; j < kM; ++j) x[j] = args.x + (m + j) * args.x_stride;
-  __m256 acc[kW][kM];
-  for (auto& row : acc) {
-    for (__m256& v : row) v = _mm256_setzero_ps();
-  }
-  int64_t k = 0;
-  for (; k + kLanes <= args.k; k += kLanes) {
-    __m256 a[kM];
-#pragma GCC unroll 4
-    for (int j = 0; j < kM; ++j) a[j] = _mm256_loadu_ps(x[j] + k);
-#pragma GCC unroll 8
-    for (int i = 0; i < kW; ++i) {
-      const __m256 b = W::load(w[i] + k * W::kBytes);
-#pragma GCC unroll 4
-      for (int j = 0; j < kM; ++j) acc[i][j] = _mm256_fmadd_ps(b, a[j], acc[i][j]);
-    }
-  }
-  if (k < args.k) {
-    for (int i = 0; i < kW; ++i) {
-      const __m256 b = load_tail<W>(w[i] + k * W::kBytes, args.k - k);
-      for (int j = 0; j < kM; ++j) {
-        const __m256 a = load_tail<F32>(reinterpret_cast<const uint8_t*>(x[j] + k), args.k - k);
-        acc[i][j] = _mm256_fmadd_ps(b, a, acc[i][j]);
-      }
-    }
-  }
-  for (int i = 0; i < kW; ++i) {
-    for (int j = 0; j < kM; ++j) store_output(args, m + j, n + i, fold(acc[i][j]));
-  }
-}
-
-template <class W, int kW>
-void weight_rows(const ProductArgs& args, int64_t n) {
-  int64_t m = 0;
-  for (; m + 3 <= args.rows; m += 3) outputs<W, kW, 3>(args, n, m);
-  if (args.rows - m == 2) outputs<W, kW, 2>(args, n, m);
-  if (args.rows - m == 1) outputs<W, kW, 1>(args, n, m);
-}
-
-template <class W>
-void product(const ProductArgs& args) {
-  const int64_t last = args.last_tile * kTileRows < args.n ? args.last_tile * kTileRows : args.n;
-  int64_t n = args.first_tile * kTileRows;
-  if (args.rows == 1) {
-    for (; n + 8 <= last; n += 8) outputs<W, 8, 1>(args, n, 0);
-  }
-  for (; n + 4 <= last; n += 4) weight_rows<W, 4>(args, n);
-  for (; n < last; ++n) weight_rows<W, 1>(args, n);
-}
+#include "kernels/cpu/shared/matmul_plain.inl"
 
 }  // namespace
 

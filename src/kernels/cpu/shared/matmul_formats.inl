@@ -354,3 +354,11 @@ template <class I, class F>
     return F::scales(record, group, i);
   }
 }
+
+// Pointers to the activations of one block, first row.
+struct BlockActivations {
+  const int8_t* codes;
+  const float* scales;
+  const float* sums;
+  const uint32_t* offsets;
+};
