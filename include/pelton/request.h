@@ -31,10 +31,10 @@ struct TokenLogprobs {
 };
 
 struct Request {
-  std::vector<int32_t> prompt_ids;
-  SamplingParams sampling;
-  int32_t priority = 0;    // lower runs first
-  std::string cache_salt;  // prefix-cache entries are shared only among equal salts
+  std::vector<int32_t> prompt_ids = {};
+  SamplingParams sampling = {};
+  int32_t priority = 0;         // lower runs first
+  std::string cache_salt = {};  // prefix-cache entries are shared only among equal salts
 };
 
 struct Usage {

@@ -46,21 +46,25 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
   const uint64_t seed = *sampling.seed;
   auto live = std::unique_ptr<LiveRequest>(new LiveRequest{
       .request = {},
-      .sampler = sampling::Sampler(sampling, dry_breaker_ids(sampling, *tokenizer_)),
+      .sampler = sampling::Sampler(sampling, dry_breaker_ids(sampling, *loaded_->tokenizer())),
       .seed = seed});
   if (sampling.num_beams > 1) {
     const auto prompt_length = static_cast<int32_t>(request.prompt_ids.size());
-    const int32_t room = std::max(0, options_.max_model_len - prompt_length);
-    live->beams.emplace(sampling, end_ids_, prompt_length, std::min(sampling.max_tokens, room));
+    const int32_t room = std::min(sampling.max_tokens, options_.max_model_len - prompt_length);
+    live->beams.emplace(sampling, sampling.ignore_eos ? std::vector<int32_t>{} : loaded_->end_ids(),
+                        std::max(1, room));
   }
   if (sampling.prompt_logprobs >= 0) live->prompt_logprobs.resize(request.prompt_ids.size());
   live->sink = std::move(sink);
   for (int32_t i = 0; i < sampling.n; ++i) {
     live->completions.push_back(
-        {.text = StopText(tokenizer_, sampling.stop, sampling.include_stop_str_in_output,
+        {.text = StopText(loaded_->tokenizer(), sampling.stop, sampling.include_stop_str_in_output,
                           /*skip_special_tokens=*/true)});
   }
   live->open = sampling.n;
+  if (!sampling.ignore_eos) live->stop_ids = loaded_->end_ids();
+  live->stop_ids.insert(live->stop_ids.end(), sampling.stop_token_ids.begin(),
+                        sampling.stop_token_ids.end());
   live->request = std::move(request);
   return live;
 }
@@ -110,7 +114,7 @@ Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
   }
   if (truncated_while_mapped()) {
     healthy_ = false;
-    return data_loss(files_->path() + ": the file became shorter while the model was in use");
+    return data_loss(files().path() + ": the file became shorter while the model was in use");
   }
   return {};
 }

@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/live_request.h"
+#include "engine/loaded_model.h"
 #include "engine/model_files.h"
 #include "pelton/request.h"
 #include "runtime/memory_plan.h"
@@ -70,6 +71,10 @@ class Engine {
 
   static Result<std::unique_ptr<Engine>> load(std::unique_ptr<ModelFiles> files,
                                               const EngineOptions& options);
+  // An engine of its own cache and threads over weights that are in memory already.
+  // `options.max_model_len` must be the one the model was loaded with.
+  static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const LoadedModel> loaded,
+                                                const EngineOptions& options);
 
   // Checks the request and queues it. Errors: kInvalidArgument naming the field, kResourceExhausted
   // when the queue is full. After success `sink` gets events until each completion has had its
@@ -86,15 +91,16 @@ class Engine {
   bool healthy() const { return healthy_.load(); }
   EngineMetrics metrics() const;
 
-  const ModelFiles& files() const { return *files_; }
-  const models::ModelConfig& config() const { return model_->config(); }
-  std::shared_ptr<const text::Tokenizer> tokenizer() const { return tokenizer_; }
+  std::shared_ptr<const LoadedModel> loaded() const { return loaded_; }
+  const ModelFiles& files() const { return loaded_->files(); }
+  const models::ModelConfig& config() const { return loaded_->model().config(); }
+  std::shared_ptr<const text::Tokenizer> tokenizer() const { return loaded_->tokenizer(); }
   const runtime::MemoryPlan& plan() const { return plan_; }
   const EngineOptions& options() const { return options_; }
   IsaLevel isa() const { return *options_.isa; }
   ThreadPool& pool() { return *pool_; }
   // Things a user should know but that stop nothing: tensors the model does not use, ...
-  const std::vector<std::string>& warnings() const { return warnings_; }
+  const std::vector<std::string>& warnings() const { return loaded_->warnings(); }
 
   // For diagnosis, set while idle: every following step shows its intermediates, or the logits it
   // computed.
@@ -103,17 +109,28 @@ class Engine {
 
  private:
   Engine() = default;
-  Status initialise(const EngineOptions& options);
-  Status load_weights();
+  Status initialise(std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<ThreadPool> pool,
+                    const runtime::MemoryPlan& plan);
 
   Result<std::unique_ptr<LiveRequest>> make_live(Request request, EventSink sink);
   LiveRequest* owner_of(sched::SequenceId sequence);
   int32_t completion_index(const LiveRequest& live, sched::SequenceId sequence) const;
 
+  // One row to sample.
+  struct Draw {
+    LiveRequest* live = nullptr;
+    sched::SequenceId sequence = 0;
+    int32_t index = 0;
+    std::span<float> logits;
+    Result<sampling::SampledRow> result = sampling::SampledRow{};
+  };
+
   // The parts of a step, all under the lock but the forward itself.
   Status forward(const sched::StepPlan& plan, Tensor* logits);
   void observe(const sched::StepPlan& plan, const Tensor& logits);
   void choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
+  void draw(Draw& d, sampling::SamplerScratch& scratch) const;
+  void fold(Draw& d);
   void take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
                             const Tensor& logits);
   void advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits);
@@ -127,21 +144,19 @@ class Engine {
   void deliver(std::unique_lock<std::mutex>& lock);
 
   EngineOptions options_;
-  std::unique_ptr<ModelFiles> files_;
-  std::shared_ptr<const text::Tokenizer> tokenizer_;
-  nn::WeightStorage storage_;
-  std::unique_ptr<models::Model> model_;
+  std::shared_ptr<const LoadedModel> loaded_;
   std::unique_ptr<ThreadPool> pool_;
   runtime::MemoryPlan plan_;
   std::unique_ptr<runtime::Runner> runner_;
-  std::vector<int32_t> end_ids_;
-  std::vector<std::string> warnings_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   std::unordered_map<RequestId, std::unique_ptr<LiveRequest>> live_;
   std::unordered_map<sched::SequenceId, LiveRequest*> owners_;
   RequestId next_id_ = 1;
+  std::vector<Draw> draws_;
+  std::vector<LiveRequest*> beam_groups_;
+  std::vector<sampling::SamplerScratch> sampler_scratch_;  // one a thread
   std::vector<sched::SampledToken> sampled_;
   std::vector<TokenEvent> events_;
   EngineMetrics metrics_;

@@ -41,7 +41,8 @@ void Engine::observe(const sched::StepPlan& plan, const Tensor& logits) {
 }
 
 void Engine::choose_tokens(const sched::StepPlan& plan, const Tensor& logits) {
-  std::vector<LiveRequest*> beam_groups;
+  draws_.clear();
+  beam_groups_.clear();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const sched::SequenceStep& step = plan.sequences[i];
     LiveRequest* live = owner_of(step.sequence);
@@ -49,38 +50,52 @@ void Engine::choose_tokens(const sched::StepPlan& plan, const Tensor& logits) {
     if (step.all_logits) take_prompt_logprobs(*live, step, i, logits);
     if (!step.samples) continue;
     if (live->beams) {
-      if (!contains(beam_groups, live)) beam_groups.push_back(live);
+      if (!contains(beam_groups_, live)) beam_groups_.push_back(live);
       continue;
     }
-    const int32_t index = completion_index(*live, step.sequence);
     const auto range = runner_->logit_range(i);
-    const std::span<const int32_t> tokens = scheduler_->tokens(step.sequence);
-    const auto prompt_length = static_cast<size_t>(scheduler_->prompt_length(step.sequence));
-    const std::span<const int32_t> output = tokens.subspan(prompt_length);
-    const bool keep_going = static_cast<int64_t>(output.size()) < live->request.sampling.min_tokens;
-    std::vector<int32_t> suppressed;
-    if (keep_going) {
-      suppressed = end_ids_;
-      suppressed.insert(suppressed.end(), live->request.sampling.stop_token_ids.begin(),
-                        live->request.sampling.stop_token_ids.end());
-    }
-    auto row = live->sampler.sample({.logits = row_of(logits, range.first + range.count - 1),
-                                     .prompt = tokens.first(prompt_length),
-                                     .output = output,
-                                     .seed = live->seed,
-                                     .sequence_index = static_cast<uint32_t>(index),
-                                     .suppressed = suppressed});
-    if (!row.ok()) {
-      scheduler_->cancel(live->id, FinishReason::kError);
-      end_request(*live, FinishReason::kError, row.status());
-      continue;
-    }
-    if (live->request.sampling.logprobs >= 0) {
-      live->completions[static_cast<size_t>(index)].logprobs.push_back(std::move(row->logprobs));
-    }
-    sampled_.push_back({step.sequence, row->token});
+    draws_.push_back({.live = live,
+                      .sequence = step.sequence,
+                      .index = completion_index(*live, step.sequence),
+                      .logits = row_of(logits, range.first + range.count - 1)});
   }
-  for (LiveRequest* live : beam_groups) advance_beams(*live, plan, logits);
+  // Rows are independent and draws are keyed, so which thread takes which row changes nothing.
+  pool_->parallel_for(static_cast<int64_t>(draws_.size()), [&](int64_t i, int thread) {
+    draw(draws_[static_cast<size_t>(i)], sampler_scratch_[static_cast<size_t>(thread)]);
+  });
+  for (Draw& d : draws_) fold(d);
+  for (LiveRequest* live : beam_groups_) advance_beams(*live, plan, logits);
+}
+
+void Engine::draw(Draw& d, sampling::SamplerScratch& scratch) const {
+  const SamplingParams& params = d.live->request.sampling;
+  const std::span<const int32_t> tokens = scheduler_->tokens(d.sequence);
+  const auto prompt_length = static_cast<size_t>(scheduler_->prompt_length(d.sequence));
+  const std::span<const int32_t> output = tokens.subspan(prompt_length);
+  const bool keep_going = static_cast<int64_t>(output.size()) < params.min_tokens;
+  d.result =
+      d.live->sampler.sample({.logits = d.logits,
+                              .prompt = tokens.first(prompt_length),
+                              .output = output,
+                              .seed = d.live->seed,
+                              .sequence_index = static_cast<uint32_t>(d.index),
+                              .suppressed = keep_going ? std::span<const int32_t>(d.live->stop_ids)
+                                                       : std::span<const int32_t>()},
+                             scratch);
+}
+
+void Engine::fold(Draw& d) {
+  if (d.live->open == 0) return;  // a sibling's error ended the request
+  if (!d.result.ok()) {
+    scheduler_->cancel(d.live->id, FinishReason::kError);
+    end_request(*d.live, FinishReason::kError, d.result.status());
+    return;
+  }
+  if (d.live->request.sampling.logprobs >= 0) {
+    d.live->completions[static_cast<size_t>(d.index)].logprobs.push_back(
+        std::move(d.result->logprobs));
+  }
+  sampled_.push_back({d.sequence, d.result->token});
 }
 
 void Engine::take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
@@ -106,7 +121,13 @@ void Engine::advance_beams(LiveRequest& live, const sched::StepPlan& plan, const
   }
   rows.resize(static_cast<size_t>(live.beams->num_live()));
   for (const std::span<float> row : rows) check(!row.empty(), "every live beam has a row");
-  const sampling::BeamSearch::Step next = live.beams->advance(rows);
+  const auto advanced = live.beams->advance(rows);
+  if (!advanced.ok()) {
+    scheduler_->cancel(live.id, FinishReason::kError);
+    end_request(live, FinishReason::kError, advanced.status());
+    return;
+  }
+  const sampling::BeamSearch::Step& next = *advanced;
   if (next.done) {
     scheduler_->cancel(live.id, FinishReason::kStop);
     end_beams(live);
@@ -128,7 +149,7 @@ void Engine::end_beams(LiveRequest& live) {
     FinishReason reason = FinishReason::kLength;
     if (static_cast<size_t>(i) < best.size()) {
       event.tokens = best[static_cast<size_t>(i)].tokens;
-      const bool ended = !event.tokens.empty() && contains(end_ids_, event.tokens.back());
+      const bool ended = !event.tokens.empty() && contains(loaded_->end_ids(), event.tokens.back());
       if (ended) reason = FinishReason::kStop;
       for (size_t t = 0; t + (ended ? 1 : 0) < event.tokens.size(); ++t)
         event.text += completion.text.push(event.tokens[t]);

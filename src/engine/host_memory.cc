@@ -1,6 +1,7 @@
 #include "engine/host_memory.h"
 
 #include "engine/engine.h"
+#include "sampling/scratch.h"
 
 namespace pelton::engine {
 namespace {

@@ -31,8 +31,9 @@ struct LiveRequest {
   std::vector<sched::SequenceId> sequences = {};  // as the scheduler knows them
   std::optional<sampling::BeamSearch> beams = {};
   std::vector<TokenLogprobs> prompt_logprobs =
-      {};            // filled as chunks run, moved into the first event
-  int32_t open = 0;  // completions without their last event
+      {};                              // filled as chunks run, moved into the first event
+  std::vector<int32_t> stop_ids = {};  // end ids and stop_token_ids: not chosen before min_tokens
+  int32_t open = 0;                    // completions without their last event
   std::function<void(const TokenEvent&)> sink = {};
 };
 

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -126,53 +125,18 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   return plan;
 }
 
-Status Engine::load_weights() {
-  auto arena = memory::Region::allocate(plan_.weights);
-  if (!arena.ok()) return arena.status().with_context("weights");
-  storage_.arena = std::move(arena).value();
-  nn::WeightLoader loader(files_->source(), files_->name_map(), &storage_, pool_.get());
-  auto model = models::build_model(files_->config(), options_.max_model_len, loader);
-  if (!model.ok()) return model.status();
-  model_ = std::move(model).value();
-  const std::vector<std::string> unused = loader.unused();
-  if (!unused.empty()) {
-    warnings_.push_back(fmt::format(
-        "{} tensors of the file are not used by this architecture: {}{}", unused.size(),
-        fmt::join(unused.begin(), unused.begin() + std::min<std::ptrdiff_t>(4, std::ssize(unused)),
-                  ", "),
-        unused.size() > 4 ? ", ..." : ""));
-  }
-  if (truncated_while_mapped())
-    return data_loss(files_->path() + ": became shorter while it was read");
-  return {};
-}
-
-Status Engine::initialise(const EngineOptions& options) {
-  options_ = options;
-  auto plan = plan_memory(*files_, &options_);
-  if (!plan.ok()) return plan.status();
-  plan_ = *plan;
-  auto tokenizer = files_->load_tokenizer();
-  if (!tokenizer.ok()) return tokenizer.status();
-  tokenizer_ = std::move(tokenizer).value();
-  if (tokenizer_->vocab_size() > files_->config().vocab_size) {
-    warnings_.push_back(
-        fmt::format("the tokenizer has {} ids, the model {}: ids beyond the model's are refused",
-                    tokenizer_->vocab_size(), files_->config().vocab_size));
-  }
-  pool_ = std::make_unique<ThreadPool>(options_.threads);
-  if (Status s = load_weights(); !s.ok()) return s;
-  auto runner = runtime::Runner::create(*model_, *pool_,
+Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
+                          std::unique_ptr<ThreadPool> pool, const runtime::MemoryPlan& plan) {
+  plan_ = plan;
+  loaded_ = std::move(loaded);
+  pool_ = std::move(pool);
+  auto runner = runtime::Runner::create(loaded_->model(), *pool_,
                                         {.shape = shape_of(options_),
                                          .activations = options_.activations,
                                          .kernels = &kernels::kernels_for(*options_.isa)},
                                         plan_);
   if (!runner.ok()) return runner.status();
   runner_ = std::move(runner).value();
-  end_ids_ = config().eos_token_ids;
-  for (int32_t id : tokenizer_->end_ids()) {
-    if (std::find(end_ids_.begin(), end_ids_.end(), id) == end_ids_.end()) end_ids_.push_back(id);
-  }
   scheduler_ = std::make_unique<sched::Scheduler>(
       sched::SchedulerConfig{.max_num_seqs = options_.max_num_seqs,
                              .max_num_batched_tokens = options_.max_num_batched_tokens,
@@ -182,7 +146,11 @@ Status Engine::initialise(const EngineOptions& options) {
                              .max_waiting = options_.max_waiting,
                              .enable_prefix_caching = options_.enable_prefix_caching,
                              .static_batching = options_.static_batching,
-                             .end_ids = end_ids_});
+                             .end_ids = loaded_->end_ids()});
+  for (int i = 0; i < pool_->size(); ++i) {
+    sampler_scratch_.emplace_back(loaded_->model().config().vocab_size, options_.max_model_len);
+  }
+  draws_.reserve(static_cast<size_t>(options_.max_num_seqs));
   sampled_.reserve(static_cast<size_t>(options_.max_num_seqs));
   return {};
 }
@@ -190,8 +158,26 @@ Status Engine::initialise(const EngineOptions& options) {
 Result<std::unique_ptr<Engine>> Engine::load(std::unique_ptr<ModelFiles> files,
                                              const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine());
-  engine->files_ = std::move(files);
-  if (Status s = engine->initialise(options); !s.ok()) return s;
+  engine->options_ = options;
+  auto plan = plan_memory(*files, &engine->options_);
+  if (!plan.ok()) return plan.status();
+  auto pool = std::make_unique<ThreadPool>(engine->options_.threads);
+  auto loaded =
+      LoadedModel::load(std::move(files), engine->options_.max_model_len, plan->weights, *pool);
+  if (!loaded.ok()) return loaded.status();
+  if (Status s = engine->initialise(std::move(loaded).value(), std::move(pool), *plan); !s.ok())
+    return s;
+  return engine;
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const LoadedModel> loaded,
+                                               const EngineOptions& options) {
+  std::unique_ptr<Engine> engine(new Engine());
+  engine->options_ = options;
+  auto plan = plan_memory(loaded->files(), &engine->options_);
+  if (!plan.ok()) return plan.status();
+  auto pool = std::make_unique<ThreadPool>(engine->options_.threads);
+  if (Status s = engine->initialise(std::move(loaded), std::move(pool), *plan); !s.ok()) return s;
   return engine;
 }
 

@@ -1,0 +1,165 @@
+#include "cli/common.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/file.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr uint64_t kMaxTextFile = 1ull << 30;
+
+Result<kernels::KvFormat> parse_kv_format(const std::string& name,
+                                          kernels::ActivationPrecision activations) {
+  using kernels::KvFormat;
+  if (name == "auto")
+    return activations == kernels::ActivationPrecision::kF32 ? KvFormat::kF32 : KvFormat::kF16;
+  for (const KvFormat format :
+       {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8, KvFormat::kInt8}) {
+    if (name == kernels::kv_format_name(format)) return format;
+  }
+  if (name == "bfloat16") return KvFormat::kBF16;
+  if (name == "float16") return KvFormat::kF16;
+  if (name == "fp8_e4m3") return KvFormat::kFp8;
+  return invalid_argument("--kv-cache-dtype: '" + name +
+                          "' is not one of auto, f32, f16, bf16, fp8, int8");
+}
+
+}  // namespace
+
+Result<size_t> parse_size(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string unit(end);
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  double factor = 0;
+  if (unit.empty() || unit == "b") factor = 1;
+  if (unit == "kb") factor = 1e3;
+  if (unit == "mb") factor = 1e6;
+  if (unit == "gb") factor = 1e9;
+  if (unit == "k" || unit == "kib") factor = 0x1p10;
+  if (unit == "m" || unit == "mib") factor = 0x1p20;
+  if (unit == "g" || unit == "gib") factor = 0x1p30;
+  if (end == text.c_str() || factor == 0 || !std::isfinite(number) || number <= 0 ||
+      number * factor > 0x1p52) {
+    return invalid_argument("'" + text +
+                            "' is not a size: write a number with B, KB, MB, GB, KiB, MiB or GiB");
+  }
+  return static_cast<size_t>(number * factor);
+}
+
+std::string format_bytes(size_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (value >= 0x1p30) return fmt::format("{:.2f} GiB", value / 0x1p30);
+  if (value >= 0x1p20) return fmt::format("{:.1f} MiB", value / 0x1p20);
+  if (value >= 0x1p10) return fmt::format("{:.1f} KiB", value / 0x1p10);
+  return fmt::format("{} B", bytes);
+}
+
+Result<engine::EngineOptions> engine_options(const CommonOptions& options) {
+  engine::EngineOptions engine;
+  if (options.device != "cpu") {
+    if (options.device.rfind("cuda", 0) == 0)
+      return unsupported("--device " + options.device + ": this build has no CUDA backend");
+    return invalid_argument("--device: '" + options.device + "' is not cpu or cuda[:N]");
+  }
+  engine.threads = options.threads;
+  if (!options.isa.empty()) {
+    for (const IsaLevel level :
+         {IsaLevel::kGeneric, IsaLevel::kAvx2, IsaLevel::kAvx512, IsaLevel::kAmx}) {
+      if (options.isa == isa_level_name(level)) engine.isa = level;
+    }
+    if (!engine.isa)
+      return invalid_argument("--isa: '" + options.isa +
+                              "' is not one of generic, avx2, avx512, amx");
+  }
+  if (options.activations == "f32") {
+    engine.activations = kernels::ActivationPrecision::kF32;
+  } else if (options.activations != "int8") {
+    return invalid_argument("--activations: '" + options.activations + "' is not int8 or f32");
+  }
+  auto format = parse_kv_format(options.kv_cache_dtype, engine.activations);
+  if (!format.ok()) return format.status();
+  engine.kv_cache_dtype = *format;
+  if (!options.memory.empty()) {
+    auto size = parse_size(options.memory);
+    if (!size.ok()) return size.status().with_context("--memory");
+    engine.memory_limit = *size;
+  }
+  engine.max_model_len = options.max_model_len;
+  if (options.max_num_seqs > 0) engine.max_num_seqs = options.max_num_seqs;
+  if (options.max_num_batched_tokens > 0)
+    engine.max_num_batched_tokens = options.max_num_batched_tokens;
+  engine.block_size = options.block_size;
+  engine.enable_prefix_caching = !options.no_prefix_caching;
+  return engine;
+}
+
+Result<std::unique_ptr<engine::ModelFiles>> open_files(const CommonOptions& options) {
+  return engine::ModelFiles::open(options.model, options.model_path);
+}
+
+Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options,
+                                                    const engine::EngineOptions& engine) {
+  auto files = open_files(options);
+  if (!files.ok()) return files.status();
+  const bool terminal = isatty(STDERR_FILENO) != 0 && !options.json;
+  if (terminal) std::fprintf(stderr, "loading %s ...", options.model.c_str());
+  auto loaded = engine::Engine::load(std::move(files).value(), engine);
+  if (terminal) std::fprintf(stderr, "\r\033[K");
+  if (!loaded.ok()) return loaded.status();
+  for (const std::string& warning : (*loaded)->warnings())
+    std::fprintf(stderr, "pelton: warning: %s\n", warning.c_str());
+  return loaded;
+}
+
+Result<std::string> read_text(const std::string& path) {
+  if (path != "-") return read_file(path, kMaxTextFile);
+  std::string text;
+  char buffer[65536];
+  while (const size_t got = std::fread(buffer, 1, sizeof(buffer), stdin)) {
+    text.append(buffer, got);
+    if (text.size() > kMaxTextFile) return invalid_argument("standard input: more than 1 GiB");
+  }
+  if (std::ferror(stdin) != 0) return io_error("standard input: cannot read");
+  return text;
+}
+
+OrderedJson answer_header(const std::string& command, const engine::ModelFiles& files,
+                          const engine::EngineOptions& options) {
+  const models::ModelConfig& config = files.config();
+  OrderedJson answer;
+  answer["schema"] = "pelton." + command + ".1";
+  answer["model"] = {{"path", files.path()},
+                     {"name", files.display_name()},
+                     {"architecture", config.model_type},
+                     {"layers", config.num_hidden_layers},
+                     {"hidden_size", config.hidden_size},
+                     {"vocab_size", config.vocab_size}};
+  const IsaLevel isa = options.isa.value_or(cpu_features().best_level());
+  answer["machine"] = {{"cpu", cpu_features().model_name},
+                       {"isa", isa_level_name(isa)},
+                       {"threads", options.threads == 0 ? available_threads() : options.threads},
+                       {"gpu", nullptr}};
+  answer["rows"] = OrderedJson::array();
+  return answer;
+}
+
+OrderedJson answer_row(const std::string& name, double value, const std::string& unit) {
+  return {{"name", name},     {"value", value},     {"unit", unit},
+          {"limit", nullptr}, {"percent", nullptr}, {"spread", nullptr}};
+}
+
+Status print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return io_error("standard output: cannot write");
+  }
+  return {};
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,57 @@
+// What every command shares: the options, how they become an engine, how an answer is shown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine.h"
+
+namespace pelton::cli {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// Options of every command that opens a model; spelled as on the command line.
+struct CommonOptions {
+  std::string model;
+  std::string model_path;  // PELTON_MODELS: where bare model names are looked up
+  int threads = 0;
+  std::string device = "cpu";
+  std::string isa;                   // generic, avx2, avx512, amx; empty = best
+  std::string activations = "int8";  // int8, f32
+  std::string memory;                // "2GiB"; empty = no bound
+  std::string kv_cache_dtype = "auto";
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 0;            // 0 = the command's own default
+  int32_t max_num_batched_tokens = 0;  // 0 = the command's own default
+  int32_t block_size = 32;
+  bool no_prefix_caching = false;
+  bool invariant = false;  // always true on CPU; accepted so that scripts need not care
+  bool json = false;
+};
+
+// "64", "1.5GiB", "800MB", "2g" -> bytes.
+Result<size_t> parse_size(const std::string& text);
+std::string format_bytes(size_t bytes);  // "1.23 GiB"
+
+// Engine options; kInvalidArgument names the option.
+Result<engine::EngineOptions> engine_options(const CommonOptions& options);
+Result<std::unique_ptr<engine::ModelFiles>> open_files(const CommonOptions& options);
+// Opens and loads; progress to stderr when it is a terminal, warnings to stderr.
+Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options,
+                                                    const engine::EngineOptions& engine);
+
+// The whole of a file, or of standard input for "-".
+Result<std::string> read_text(const std::string& path);
+
+// {"schema": "pelton.<command>.1", "model": {...}, "machine": {...}, "rows": []}.
+OrderedJson answer_header(const std::string& command, const engine::ModelFiles& files,
+                          const engine::EngineOptions& options);
+OrderedJson answer_row(const std::string& name, double value, const std::string& unit);
+
+// Writes to standard output; the error when it is closed or full.
+Status print(const std::string& text);
+
+}  // namespace pelton::cli

@@ -1,0 +1,237 @@
+// The program: declares every command's options once (command line, environment, config file and
+// help come from these declarations), runs the command, turns a status or an escaped exception into
+// one line and an exit code.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+
+#include "base/check.h"
+#include "cli/eval.h"
+#include "cli/plan.h"
+#include "cli/run.h"
+#include "cli/tokenize.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr const char* kVersion = "0.1.0";
+
+// A command: its parser, what runs it, its exit code beside success.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Status()> run;
+};
+
+// Options of every command that opens a model.
+void add_common(CLI::App* app, CommonOptions* options) {
+  app->add_option("MODEL", options->model,
+                  "GGUF file or Hugging Face folder; bare names are looked up in PELTON_MODELS")
+      ->required();
+  app->add_option("--models-path", options->model_path,
+                  "folders to look bare model names up in, colon-separated")
+      ->envname("PELTON_MODELS");
+  app->add_option("-t,--threads", options->threads, "threads; 0 = all that this process may use")
+      ->envname("PELTON_THREADS");
+  app->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--isa", options->isa, "force a kernel level: generic, avx2, avx512, amx")
+      ->envname("PELTON_ISA");
+  app->add_option("--activations", options->activations,
+                  "activations of quantized products: int8, or f32 for exactness")
+      ->capture_default_str();
+  app->add_option("--memory", options->memory,
+                  "bound on anonymous memory, e.g. 2GiB; the KV cache takes what is left");
+  app->add_option("--kv-cache-dtype", options->kv_cache_dtype, "auto, f32, f16, bf16, fp8, int8")
+      ->capture_default_str();
+  app->add_option("-c,--ctx-size,--max-model-len", options->max_model_len,
+                  "longest context in tokens; 0 = min(model, 4096)");
+  app->add_option("--max-num-seqs,--max-batch-size", options->max_num_seqs,
+                  "sequences that may run at once");
+  app->add_option("--max-num-batched-tokens,--max-batch-tokens", options->max_num_batched_tokens,
+                  "tokens of one step");
+  app->add_option("--block-size", options->block_size,
+                  "tokens of a KV block: 16, 32, 64, 128 or 256")
+      ->capture_default_str();
+  app->add_flag("--no-enable-prefix-caching", options->no_prefix_caching,
+                "never reuse the KV blocks of an equal prefix");
+  app->add_flag("--invariant", options->invariant,
+                "same bits whatever the batch; always so on a CPU");
+  app->add_flag("--json", options->json, "one JSON object on standard output");
+}
+
+// A sampling option, remembered when the user gave it: what stays unset takes the model's own
+// recommendation.
+template <typename T>
+void add_sampling(CLI::App* app, RunOptions* options, const std::string& names, T* value,
+                  const std::string& help) {
+  const std::string key = names.substr(names.rfind("--") + 2);
+  app->add_option(names, *value, help)->each([options, key](const std::string&) {
+    options->set_by_user.push_back(key);
+  });
+}
+
+Command add_run(CLI::App& program) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* app = program.add_subcommand("run", "chat in the terminal, or complete one prompt");
+  app->footer(
+      "Examples:\n"
+      "  pelton run model.gguf                             chat; /help inside lists its commands\n"
+      "  pelton run model.gguf -p 'Why is the sky blue?'   one answer\n"
+      "  pelton run model.gguf --raw -p 'def fib(n):' -n 64 --greedy\n"
+      "  pelton run model.gguf -f question.txt --json      one JSON object\n"
+      "  git diff | pelton run model.gguf -p 'Review:' -f -");
+  add_common(app, &options->common);
+  SamplingParams& s = options->sampling;
+  CLI::Option* prompt =
+      app->add_option("-p,--prompt", options->prompt, "the prompt; without -p or -f: chat");
+  app->add_option("-f,--file", options->file,
+                  "prompt from this file, after -p's; - is standard input");
+  app->add_option("--system", options->system, "system prompt");
+  app->add_flag("--raw", options->raw, "complete the text as it stands: no chat template");
+  app->add_option("-n,--n-predict,--max-tokens", options->max_tokens,
+                  "tokens to generate at most; -1 = to the context's end");
+  app->add_flag("--greedy", options->greedy,
+                "always the most likely token; the same as --temperature 0");
+  app->add_option("--beams,--num-beams", options->num_beams, "beam search of this width")
+      ->check(CLI::Range(1, 64));
+  app->add_option("--length-penalty", s.length_penalty,
+                  "beams: score = log-probability / length^penalty");
+  app->add_flag("--early-stopping", s.early_stopping, "beams: stop when enough have ended");
+  app->add_option("--n", s.n, "answers to the prompt");
+  add_sampling(app, options.get(), "--temp,--temperature", &s.temperature, "0 = greedy");
+  add_sampling(app, options.get(), "--top-k", &s.top_k, "keep the k most likely tokens; 0 = all");
+  add_sampling(app, options.get(), "--top-p", &s.top_p,
+               "keep the most likely tokens of this total probability");
+  add_sampling(app, options.get(), "--min-p", &s.min_p,
+               "drop tokens below this share of the most likely one's probability");
+  add_sampling(app, options.get(), "--typical-p", &s.typical_p, "locally typical sampling");
+  add_sampling(app, options.get(), "--repeat-penalty,--repetition-penalty", &s.repetition_penalty,
+               "over prompt and answer");
+  add_sampling(app, options.get(), "--presence-penalty", &s.presence_penalty, "over the answer");
+  add_sampling(app, options.get(), "--frequency-penalty", &s.frequency_penalty, "over the answer");
+  add_sampling(app, options.get(), "--dry-multiplier", &s.dry_multiplier,
+               "penalty on repeating a sequence; 0 = off");
+  app->add_option("--dry-base", s.dry_base, "growth of that penalty");
+  app->add_option("--dry-allowed-length", s.dry_allowed_length,
+                  "repetitions up to this length are free");
+  app->add_option("--min-tokens", s.min_tokens, "no end before this many tokens");
+  app->add_option("--stop", s.stop, "end the answer before this text; may be given more than once");
+  app->add_option("--logprobs", s.logprobs,
+                  "with --json: log-probabilities of this many tokens beside each chosen one");
+  app->add_flag("--ignore-eos", s.ignore_eos, "go on after the end token");
+  app->add_option_function<uint64_t>(
+      "-s,--seed", [options](const uint64_t& seed) { options->sampling.seed = seed; },
+      "same seed, same text; random when not given");
+  return {app, [options, prompt] {
+            options->has_prompt = prompt->count() > 0;
+            return run_run(*options);
+          }};
+}
+
+Command add_tokenize(CLI::App& program) {
+  auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* app =
+      program.add_subcommand("tokenize", "ids and pieces of a text or a chat, or the text of ids");
+  app->footer(
+      "Examples:\n"
+      "  pelton tokenize model.gguf 'Hello world'\n"
+      "  pelton tokenize model.gguf --decode '19556 905'\n"
+      "  pelton tokenize model.gguf --chat conversation.json --json");
+  add_common(app, &options->common);
+  CLI::Option* text = app->add_option("TEXT", options->text, "the text, or ids with --decode");
+  app->add_option("-f,--file", options->file, "text or ids from this file; - is standard input");
+  app->add_flag("--decode", options->decode, "ids to text");
+  app->add_option(
+      "--chat", options->chat,
+      "FILE.json with {\"messages\", \"tools\", \"add_generation_prompt\"} or a list of messages");
+  app->add_flag("--no-special", options->no_special, "add nothing around the text");
+  app->add_flag("--parse-special", options->parse_special,
+                "control tokens spelled in the text become control tokens");
+  return {app, [options, text] {
+            options->has_text = text->count() > 0;
+            return run_tokenize(*options);
+          }};
+}
+
+Command add_eval(CLI::App& program, std::shared_ptr<bool> differs) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App* app = program.add_subcommand(
+      "eval", "perplexity, divergence from another model, proof of invariance");
+  app->footer(
+      "Examples:\n"
+      "  pelton eval model.gguf --perplexity text.txt\n"
+      "  pelton eval model.gguf --kl model.gguf --text text.txt    int8 activations against exact "
+      "ones\n"
+      "  pelton eval model.gguf --prove                            exit code 1 on any differing "
+      "bit");
+  add_common(app, &options->common);
+  app->add_option("--perplexity", options->perplexity,
+                  "text file; documents may be separated by lines holding a form feed");
+  app->add_option("--kl", options->kl, "base model: mean KL(base || model) over --text");
+  app->add_option("--kl-activations", options->kl_activations,
+                  "activations of the base: f32 (default) or int8");
+  app->add_option("--text", options->text, "text file of --kl");
+  app->add_flag("--prove", options->prove,
+                "logits alone = batched = chunked = preempted = prefix-cached = any thread count");
+  app->add_option("--window", options->window,
+                  "tokens of a window; 0 = 1024 for perplexity, 256 for divergence");
+  app->add_option("--limit", options->limit, "windows at most; 0 = all");
+  app->add_option("--dump-logits", options->dump_logits,
+                  "write the float32 logits [ids, vocab] of --ids to this file");
+  app->add_option("--ids", options->ids, "file with token ids for --dump-logits");
+  return {app, [options, differs] { return run_eval(*options, differs.get()); }};
+}
+
+Command add_plan(CLI::App& program) {
+  auto options = std::make_shared<PlanOptions>();
+  CLI::App* app = program.add_subcommand(
+      "plan", "does it fit, for how many users and how long; reads headers only");
+  app->footer(
+      "Examples:\n"
+      "  pelton plan model.gguf\n"
+      "  pelton plan model.gguf --memory 4GiB --max-num-seqs 64 --kv-cache-dtype int8");
+  add_common(app, &options->common);
+  return {app, [options] { return run_plan(*options); }};
+}
+
+int fail(const Status& status) {
+  std::fprintf(stderr, "pelton: %s\n", status.to_string().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App program("Pelton: runs large language models on CPUs.", "pelton");
+  program.set_version_flag("--version", kVersion);
+  program.set_config("--config", "", "options from a TOML or INI file");
+  program.require_subcommand(1);
+  program.failure_message(CLI::FailureMessage::simple);
+  const auto differs = std::make_shared<bool>(false);
+  const std::vector<Command> commands = {add_run(program), add_tokenize(program),
+                                         add_eval(program, differs), add_plan(program)};
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = program.exit(error);
+    return code == 0 ? 0 : 2;
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (const Status status = command.run(); !status.ok()) return fail(status);
+  }
+  return *differs ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace pelton::cli
+
+int main(int argc, char** argv) {
+  try {
+    return pelton::cli::run_program(argc, argv);
+  } catch (const pelton::InternalError& error) {
+    return pelton::cli::fail(pelton::internal_error(error.what()));
+  } catch (const std::bad_alloc&) {
+    return pelton::cli::fail(pelton::resource_exhausted("out of memory"));
+  }
+}

@@ -1,0 +1,105 @@
+#include "cli/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace pelton::cli {
+namespace {
+
+struct Bytes {
+  size_t total = 0;
+  size_t available = 0;
+};
+
+// Memory of this machine, or of the control group where that is less.
+Bytes machine_memory() {
+  Bytes bytes;
+  std::ifstream meminfo("/proc/meminfo");
+  std::string key;
+  size_t kib = 0;
+  std::string unit;
+  while (meminfo >> key >> kib) {
+    std::getline(meminfo, unit);
+    if (key == "MemTotal:") bytes.total = kib << 10;
+    if (key == "MemAvailable:") bytes.available = kib << 10;
+  }
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  size_t maximum = 0;
+  if (limit >> maximum && maximum < bytes.total) {
+    bytes.total = maximum;
+    bytes.available = std::min(bytes.available, maximum);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status run_plan(const PlanOptions& options) {
+  auto engine_opts = engine_options(options.common);
+  if (!engine_opts.ok()) return engine_opts.status();
+  auto files = open_files(options.common);
+  if (!files.ok()) return files.status();
+  auto planned = engine::plan_memory(**files, &*engine_opts);
+  if (!planned.ok()) return planned.status();
+  const runtime::MemoryPlan& plan = *planned;
+  const Bytes memory = machine_memory();
+  const bool fits = plan.anonymous() <= memory.available;
+  const int64_t tokens = plan.kv_tokens();
+  const int64_t contexts = tokens / std::max<int64_t>(1, engine_opts->max_model_len);
+  if (options.common.json) {
+    OrderedJson answer = answer_header("plan", **files, *engine_opts);
+    const auto row = [&](const char* name, size_t value) {
+      answer["rows"].push_back(answer_row(name, static_cast<double>(value), "B"));
+    };
+    row("weights", plan.weights);
+    row("kv_cache", plan.kv_cache);
+    row("scratch", plan.scratch);
+    row("host", plan.host);
+    row("anonymous", plan.anonymous());
+    row("mapped", (*files)->source().mapped_bytes());
+    row("kv_bytes_per_token", plan.kv_token_bytes);
+    row("weights_read_per_token", plan.streamed_weights);
+    answer["plan"] = {{"fits", fits},
+                      {"available_bytes", memory.available},
+                      {"kv_blocks", plan.num_blocks},
+                      {"block_size", plan.block_tokens},
+                      {"kv_tokens", tokens},
+                      {"full_contexts", contexts},
+                      {"max_model_len", engine_opts->max_model_len},
+                      {"max_num_seqs", engine_opts->max_num_seqs},
+                      {"max_num_batched_tokens", engine_opts->max_num_batched_tokens},
+                      {"parameters", plan.parameters}};
+    return print(answer.dump() + "\n");
+  }
+  std::string text =
+      fmt::format("{}: {}, {:.1f} M parameters\n\n", (*files)->display_name(),
+                  (*files)->config().model_type, static_cast<double>(plan.parameters) / 1e6);
+  const auto line = [&](const char* name, size_t bytes, const std::string& note) {
+    text += fmt::format("  {:<22} {:>12}   {}\n", name, format_bytes(bytes), note);
+  };
+  line("weights", plan.weights, "repacked for this machine's kernels");
+  line("KV cache", plan.kv_cache,
+       fmt::format("{} blocks of {} tokens, {} a token, {}", plan.num_blocks, plan.block_tokens,
+                   format_bytes(plan.kv_token_bytes),
+                   kernels::kv_format_name(engine_opts->kv_cache_dtype)));
+  line("step scratch", plan.scratch,
+       fmt::format("for {} tokens a step", engine_opts->max_num_batched_tokens));
+  line("tables and program", plan.host, "tokenizer, threads, runtime");
+  line("anonymous in all", plan.anonymous(),
+       fmt::format("of {} available", format_bytes(memory.available)));
+  line("used where mapped", plan.mapped_weights, "file pages, reclaimable");
+  line("read per token", plan.streamed_weights, "weights that one decoded token streams");
+  text += fmt::format("\n{}: {} users with {} tokens each, or {} tokens in all.\n",
+                      fits ? "It fits" : "It does NOT fit", contexts, engine_opts->max_model_len,
+                      tokens);
+  if (!fits) {
+    text += fmt::format(
+        "{} are missing: lower --max-num-seqs or --max-model-len, or set --memory {}.\n",
+        format_bytes(plan.anonymous() - memory.available), format_bytes(memory.available / 10 * 9));
+  }
+  return print(text);
+}
+
+}  // namespace pelton::cli

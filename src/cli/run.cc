@@ -1,0 +1,341 @@
+#include "cli/run.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+
+#include "engine/chat.h"
+
+namespace pelton::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::atomic<bool> g_interrupted{false};
+
+// While it lives, Ctrl-C ends the answer instead of the process; a second one during the same
+// answer ends the process.
+class InterruptGuard {
+ public:
+  InterruptGuard() {
+    g_interrupted = false;
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      if (g_interrupted.exchange(true)) _exit(130);
+    };
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, &previous_);
+  }
+  ~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+ private:
+  struct sigaction previous_ = {};
+};
+
+struct Answer {
+  std::vector<int32_t> ids;
+  std::string text;
+  FinishReason finish = FinishReason::kNone;
+  Status error;
+  Usage usage;
+  std::vector<TokenLogprobs> logprobs;
+};
+
+struct Timings {
+  double load_s = 0;
+  double first_token_s = 0;  // from submit
+  double decode_s = 0;       // from the first token to the last
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Runs one request to its end, showing text as it comes.
+Result<std::vector<Answer>> generate(engine::Engine& engine, Request request, bool show,
+                                     Timings* timings) {
+  std::vector<Answer> answers(static_cast<size_t>(request.sampling.n));
+  const bool stream = show && answers.size() == 1;
+  Status output;
+  const InterruptGuard guard;
+  const Clock::time_point start = Clock::now();
+  Clock::time_point first = start;
+  bool any = false;
+  auto id = engine.submit(std::move(request), [&](const TokenEvent& event) {
+    Answer& answer = answers[static_cast<size_t>(event.index)];
+    if (!any && !event.tokens.empty()) {
+      any = true;
+      first = Clock::now();
+    }
+    answer.ids.insert(answer.ids.end(), event.tokens.begin(), event.tokens.end());
+    answer.text += event.text;
+    answer.logprobs.insert(answer.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+    answer.usage = event.usage;
+    if (event.finish != FinishReason::kNone) {
+      answer.finish = event.finish;
+      answer.error = event.error;
+    }
+    if (stream && !event.text.empty() && output.ok()) output = print(event.text);
+  });
+  if (!id.ok()) return id.status();
+  while (engine.step()) {
+    if (g_interrupted || !output.ok()) engine.cancel(*id);
+  }
+  timings->first_token_s = std::chrono::duration<double>(first - start).count();
+  timings->decode_s = seconds_since(first);
+  if (!output.ok()) return output;
+  for (const Answer& answer : answers) {
+    if (answer.finish == FinishReason::kError) return answer.error;
+  }
+  return answers;
+}
+
+SamplingParams effective_sampling(const RunOptions& options, const engine::ModelFiles& files) {
+  const auto given = [&](const char* name) {
+    return std::find(options.set_by_user.begin(), options.set_by_user.end(), name) !=
+           options.set_by_user.end();
+  };
+  // What the model's makers recommend, else the habits of local chat programs.
+  SamplingParams params = options.sampling;
+  const SamplingParams& model = files.default_sampling();
+  const SamplingParams neutral;
+  const bool recommended = model.temperature != neutral.temperature ||
+                           model.top_p != neutral.top_p || model.top_k != neutral.top_k;
+  if (!given("temperature")) params.temperature = recommended ? model.temperature : 0.8f;
+  if (!given("top-k")) params.top_k = recommended ? model.top_k : 40;
+  if (!given("top-p")) params.top_p = recommended ? model.top_p : 0.95f;
+  if (!given("min-p")) params.min_p = recommended ? model.min_p : 0.05f;
+  if (!given("repetition-penalty")) params.repetition_penalty = model.repetition_penalty;
+  if (options.greedy || options.num_beams > 1) {
+    params.temperature = options.num_beams > 1 ? 1.0f : 0.0f;
+    params.top_k = 0;
+    params.top_p = 1.0f;
+    params.min_p = 0.0f;
+    if (options.num_beams > 1 && !given("repetition-penalty")) params.repetition_penalty = 1.0f;
+  }
+  params.num_beams = options.num_beams;
+  if (options.max_tokens >= 0) params.max_tokens = options.max_tokens;
+  return params;
+}
+
+Result<std::vector<int32_t>> prompt_ids(const RunOptions& options, const engine::Engine& engine,
+                                        const std::string& prompt) {
+  if (options.raw || engine.files().chat_template().empty()) {
+    return engine.tokenizer()->encode(prompt, {.add_special_tokens = true, .parse_special = true});
+  }
+  auto formatter = engine::ChatFormatter::create(engine.files(), engine.tokenizer());
+  if (!formatter.ok()) return formatter.status();
+  engine::ChatFormatter::Conversation conversation;
+  if (!options.system.empty())
+    conversation.messages.push_back({{"role", "system"}, {"content", options.system}});
+  conversation.messages.push_back({{"role", "user"}, {"content", prompt}});
+  return formatter->prompt_ids(conversation);
+}
+
+Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>& answers,
+                  const Timings& timings, uint64_t seed) {
+  const auto one = [](const Answer& answer) {
+    OrderedJson value = {{"ids", answer.ids},
+                         {"text", answer.text},
+                         {"finish_reason", finish_reason_name(answer.finish)}};
+    if (!answer.logprobs.empty()) {
+      value["logprobs"] = OrderedJson::array();
+      for (const TokenLogprobs& token : answer.logprobs) {
+        OrderedJson top = OrderedJson::array();
+        for (const TokenLogprob& t : token.top)
+          top.push_back({{"id", t.token}, {"logprob", t.logprob}});
+        value["logprobs"].push_back(
+            {{"id", token.chosen.token}, {"logprob", token.chosen.logprob}, {"top", top}});
+      }
+    }
+    return value;
+  };
+  OrderedJson object = {{"prompt_ids", prompt}};
+  object.update(one(answers.front()));
+  int64_t completion = 0;
+  for (const Answer& answer : answers) completion += answer.usage.completion_tokens;
+  object["usage"] = {{"prompt_tokens", answers.front().usage.prompt_tokens},
+                     {"completion_tokens", completion},
+                     {"total_tokens", answers.front().usage.prompt_tokens + completion},
+                     {"cached_tokens", answers.front().usage.cached_tokens}};
+  object["timings"] = {{"load_s", timings.load_s},
+                       {"first_token_s", timings.first_token_s},
+                       {"decode_s", timings.decode_s}};
+  object["seed"] = seed;
+  if (answers.size() > 1) {
+    object["choices"] = OrderedJson::array();
+    for (const Answer& answer : answers) object["choices"].push_back(one(answer));
+  }
+  return print(object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+}
+
+Status complete(const RunOptions& options, engine::Engine& engine, const std::string& prompt,
+                double load_s) {
+  auto ids = prompt_ids(options, engine, prompt);
+  if (!ids.ok()) return ids.status();
+  if (ids->empty()) return invalid_argument("the prompt is empty");
+  Request request{.prompt_ids = *ids, .sampling = effective_sampling(options, engine.files())};
+  if (!request.sampling.seed)
+    request.sampling.seed = static_cast<uint64_t>(Clock::now().time_since_epoch().count());
+  const uint64_t seed = *request.sampling.seed;
+  Timings timings{.load_s = load_s};
+  auto answers = generate(engine, std::move(request), !options.common.json, &timings);
+  if (!answers.ok()) return answers.status();
+  if (options.common.json) return print_json(*ids, *answers, timings, seed);
+  if (answers->size() > 1) {
+    for (size_t i = 0; i < answers->size(); ++i) {
+      if (Status s = print(fmt::format("--- {} ---\n{}\n", i + 1, (*answers)[i].text)); !s.ok())
+        return s;
+    }
+    return {};
+  }
+  return print("\n");
+}
+
+constexpr const char* kChatHelp =
+    "  /help          this text\n"
+    "  /clear         forget the conversation\n"
+    "  /system TEXT   forget it and set a system prompt\n"
+    "  /again         answer the last question once more\n"
+    "  /stats         speed of the last answer\n"
+    "  /exit          leave (also Ctrl-D)\n"
+    "  Ctrl-C stops an answer; a line that ends in \\ goes on in the next.\n";
+
+// The conversation of an interactive session.
+class Chat {
+ public:
+  Chat(const RunOptions& options, engine::Engine& engine, engine::ChatFormatter formatter)
+      : options_(options),
+        engine_(engine),
+        formatter_(std::move(formatter)),
+        system_(options.system) {
+    clear();
+  }
+
+  Status loop() {
+    const bool terminal = isatty(STDIN_FILENO) != 0;
+    if (terminal) std::fputs("Type a message; /help lists the commands.\n", stderr);
+    std::string line;
+    while (read_line(terminal, &line)) {
+      if (line.empty()) continue;
+      if (line[0] == '/') {
+        if (!command(line)) break;
+        continue;
+      }
+      conversation_.messages.push_back({{"role", "user"}, {"content", line}});
+      if (Status s = answer(); !s.ok()) {
+        std::fprintf(stderr, "pelton: %s\n", s.to_string().c_str());
+        conversation_.messages.erase(conversation_.messages.size() - 1);
+        if (!engine_.healthy()) return s;
+      }
+    }
+    return {};
+  }
+
+ private:
+  bool read_line(bool terminal, std::string* line) {
+    line->clear();
+    if (terminal) std::fputs("> ", stderr);
+    std::string part;
+    while (std::getline(std::cin, part)) {
+      if (!part.empty() && part.back() == '\\') {
+        part.back() = '\n';
+        *line += part;
+        continue;
+      }
+      *line += part;
+      return true;
+    }
+    return false;
+  }
+
+  void clear() {
+    conversation_.messages = text::OrderedJson::array();
+    if (!system_.empty())
+      conversation_.messages.push_back({{"role", "system"}, {"content", system_}});
+  }
+
+  // False to leave.
+  bool command(const std::string& line) {
+    if (line == "/exit" || line == "/quit") return false;
+    if (line == "/clear") {
+      clear();
+    } else if (line.rfind("/system", 0) == 0) {
+      system_ = line.size() > 8 ? line.substr(8) : "";
+      clear();
+    } else if (line == "/stats") {
+      std::fprintf(stderr, "%s\n", stats_.empty() ? "no answer yet" : stats_.c_str());
+    } else if (line == "/again" && !conversation_.messages.empty() &&
+               conversation_.messages.back()["role"] == "assistant") {
+      conversation_.messages.erase(conversation_.messages.size() - 1);
+      if (Status s = answer(); !s.ok()) std::fprintf(stderr, "pelton: %s\n", s.to_string().c_str());
+    } else {
+      std::fputs(kChatHelp, stderr);
+    }
+    return true;
+  }
+
+  Status answer() {
+    auto ids = formatter_.prompt_ids(conversation_);
+    if (!ids.ok()) return ids.status();
+    Request request{.prompt_ids = std::move(ids).value(),
+                    .sampling = effective_sampling(options_, engine_.files())};
+    Timings timings;
+    auto answers = generate(engine_, std::move(request), true, &timings);
+    if (!answers.ok()) return answers.status();
+    const Answer& first = answers->front();
+    conversation_.messages.push_back({{"role", "assistant"}, {"content", first.text}});
+    const auto decoded = static_cast<double>(first.usage.completion_tokens - 1);
+    stats_ = fmt::format(
+        "{} prompt tokens ({} cached), first token after {:.2f} s; {} tokens at {:.1f} tok/s",
+        first.usage.prompt_tokens, first.usage.cached_tokens, timings.first_token_s,
+        first.usage.completion_tokens, timings.decode_s > 0 ? decoded / timings.decode_s : 0.0);
+    return print(first.finish == FinishReason::kCancelled ? " [stopped]\n" : "\n");
+  }
+
+  const RunOptions& options_;
+  engine::Engine& engine_;
+  engine::ChatFormatter formatter_;
+  engine::ChatFormatter::Conversation conversation_;
+  std::string system_;
+  std::string stats_;
+};
+
+}  // namespace
+
+Status run_run(const RunOptions& options) {
+  auto engine_opts = engine_options(options.common);
+  if (!engine_opts.ok()) return engine_opts.status();
+  if (options.common.max_num_seqs == 0) {
+    engine_opts->max_num_seqs = std::max({1, options.num_beams, options.sampling.n});
+  }
+  std::string prompt = options.prompt;
+  bool has_prompt = options.has_prompt;
+  if (!options.file.empty()) {
+    auto text = read_text(options.file);
+    if (!text.ok()) return text.status();
+    prompt = (has_prompt ? prompt + "\n" : "") + *text;
+    has_prompt = true;
+  }
+  const Clock::time_point start = Clock::now();
+  auto engine = load_engine(options.common, *engine_opts);
+  if (!engine.ok()) return engine.status();
+  const double load_s = seconds_since(start);
+  if (has_prompt) return complete(options, **engine, prompt, load_s);
+  if (options.common.json) return invalid_argument("--json needs a prompt: give -p or -f");
+  auto formatter = engine::ChatFormatter::create((*engine)->files(), (*engine)->tokenizer());
+  if (!formatter.ok())
+    return formatter.status().with_context(
+        "chat needs a template; give -p TEXT to complete a text");
+  return Chat(options, **engine, std::move(formatter).value()).loop();
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,109 @@
+#include "cli/tokenize.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <vector>
+
+#include "engine/chat.h"
+
+namespace pelton::cli {
+namespace {
+
+Result<engine::ChatFormatter::Conversation> parse_chat(const std::string& text,
+                                                       const std::string& path) {
+  text::OrderedJson value = text::OrderedJson::parse(text, nullptr, false);
+  engine::ChatFormatter::Conversation conversation;
+  if (value.is_array()) {
+    conversation.messages = std::move(value);
+    return conversation;
+  }
+  if (!value.is_object() || !value.contains("messages") || !value["messages"].is_array()) {
+    return invalid_argument(path + ": neither a list of messages nor an object with 'messages'");
+  }
+  for (auto& [key, item] : value.items()) {
+    if (key == "messages") {
+      conversation.messages = item;
+    } else if (key == "tools") {
+      conversation.tools = item;
+    } else if (key == "add_generation_prompt") {
+      if (!item.is_boolean())
+        return invalid_argument(path + ": 'add_generation_prompt' is not true or false");
+      conversation.add_generation_prompt = item.get<bool>();
+    } else {
+      conversation.extra[key] = item;
+    }
+  }
+  return conversation;
+}
+
+Result<std::vector<int32_t>> chat_ids(const TokenizeOptions& options,
+                                      const engine::ModelFiles& files,
+                                      std::shared_ptr<const text::Tokenizer> tokenizer) {
+  auto text = read_text(options.chat);
+  if (!text.ok()) return text.status();
+  auto conversation = parse_chat(*text, options.chat);
+  if (!conversation.ok()) return conversation.status();
+  auto formatter = engine::ChatFormatter::create(files, std::move(tokenizer));
+  if (!formatter.ok()) return formatter.status();
+  return formatter->prompt_ids(*conversation);
+}
+
+}  // namespace
+
+Result<std::vector<int32_t>> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    if (*at == ' ' || *at == ',' || *at == '\n' || *at == '\t' || *at == '[' || *at == ']' ||
+        *at == '\r') {
+      ++at;
+      continue;
+    }
+    int32_t id = 0;
+    const auto parsed = std::from_chars(at, end, id);
+    if (parsed.ec != std::errc{})
+      return invalid_argument(fmt::format("ids: no number at byte {}", at - text.data()));
+    ids.push_back(id);
+    at = parsed.ptr;
+  }
+  return ids;
+}
+
+Status run_tokenize(const TokenizeOptions& options) {
+  auto files = open_files(options.common);
+  if (!files.ok()) return files.status();
+  auto tokenizer = (*files)->load_tokenizer();
+  if (!tokenizer.ok()) return tokenizer.status();
+  std::string text = options.text;
+  if (!options.file.empty()) {
+    auto content = read_text(options.file);
+    if (!content.ok()) return content.status();
+    text = std::move(content).value();
+  } else if (!options.has_text && options.chat.empty()) {
+    return invalid_argument("nothing to tokenize: give TEXT, -f FILE or --chat FILE.json");
+  }
+  std::vector<int32_t> ids;
+  if (options.decode || !options.chat.empty()) {
+    auto parsed = options.decode ? parse_ids(text) : chat_ids(options, **files, *tokenizer);
+    if (!parsed.ok()) return parsed.status();
+    ids = std::move(parsed).value();
+  } else {
+    ids = (*tokenizer)
+              ->encode(text, {.add_special_tokens = !options.no_special,
+                              .parse_special = options.parse_special});
+  }
+  if (options.common.json) {
+    OrderedJson object = {{"ids", ids}, {"pieces", OrderedJson::array()}};
+    for (int32_t id : ids) object["pieces"].push_back(std::string((*tokenizer)->piece(id)));
+    object["text"] = (*tokenizer)->decode(ids, false);
+    return print(object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  }
+  if (options.decode) return print((*tokenizer)->decode(ids, false) + "\n");
+  std::string out;
+  for (int32_t id : ids) out += fmt::format("{:>8}  {}\n", id, (*tokenizer)->piece(id));
+  return print(out + fmt::format("{} tokens\n", ids.size()));
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,41 @@
+// A model in memory: weights in the kernels' layout and the tokenizer. Immutable; several engines
+// may share one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "engine/model_files.h"
+#include "models/model.h"
+
+namespace pelton::engine {
+
+class LoadedModel {
+ public:
+  // Takes `weight_bytes` (memory_plan's figure) and reads the weights with `pool`. `context_len`:
+  // the longest context that will run. Errors name file and tensor.
+  static Result<std::shared_ptr<const LoadedModel>> load(std::unique_ptr<ModelFiles> files,
+                                                         int32_t context_len, size_t weight_bytes,
+                                                         ThreadPool& pool);
+
+  const ModelFiles& files() const { return *files_; }
+  const models::Model& model() const { return *model_; }
+  std::shared_ptr<const text::Tokenizer> tokenizer() const { return tokenizer_; }
+  // Token ids that end a generation: the configuration's and the tokenizer's.
+  const std::vector<int32_t>& end_ids() const { return end_ids_; }
+  // Things a user should know but that stop nothing.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  LoadedModel() = default;
+  std::unique_ptr<ModelFiles> files_;
+  nn::WeightStorage storage_;
+  std::unique_ptr<models::Model> model_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  std::vector<int32_t> end_ids_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace pelton::engine
