@@ -88,7 +88,8 @@ Result<Rows> run(const std::shared_ptr<const engine::LoadedModel>& loaded,
 }
 
 ProofCase compare(const std::string& name, const Rows& reference, const Rows& rows) {
-  ProofCase result{.name = name};
+  ProofCase result;
+  result.name = name;
   for (const auto& [position, row] : rows) {
     const auto found = reference.find(position);
     if (found == reference.end()) continue;

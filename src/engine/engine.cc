@@ -123,6 +123,7 @@ bool Engine::step() {
   std::unique_lock lock(mutex_);
   const sched::StepPlan& plan = scheduler_->plan();
   if (plan.empty()) {
+    scheduler_->commit(plan, {});
     deliver(lock);
     return false;
   }
