@@ -33,8 +33,12 @@ class ChatTemplate {
   // so does a spent budget, naming it.
   Result<std::string> render(const OrderedJson& context) const;
 
-  // A rendered prompt with the parts that came from message content marked, so that control-token
-  // text typed by a user stays plain text. Concatenated pieces equal render()'s text.
+  // A rendered prompt with the parts that came from the request marked, so that control-token text
+  // typed by a user stays plain text: a control token may only be matched inside parts that are not
+  // from_user, and never across a border. Concatenated pieces equal render()'s text; neighbours
+  // differ in from_user and none is empty. The template's own text, *_token globals and well-known
+  // role names are trusted; every other string and key of the context is the user's, through every
+  // filter and method.
   struct Piece {
     std::string text;
     bool from_user;
@@ -45,5 +49,9 @@ class ChatTemplate {
   struct Impl;
   std::shared_ptr<const Impl> impl_;
 };
+
+// Readies a request's messages for templates, in place: tool calls' `arguments` that are JSON text
+// become objects. Anything else there is an error naming the message.
+Status normalize_messages(OrderedJson* messages);
 
 }  // namespace pelton::text
