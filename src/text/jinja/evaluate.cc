@@ -1,6 +1,7 @@
 // Expressions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/checked.h"
@@ -108,10 +109,11 @@ Value arithmetic(Run& run, Op op, const Value& left, const Value& right) {
 
 Value add(Run& run, const Value& left, const Value& right) {
   if (left.string() && right.string()) {
+    const bool markup = left.as<Text>().markup() || right.as<Text>().markup();
     TextBuilder out(run);
-    out.append(left.as<Text>());
-    out.append(right.as<Text>());
-    return out.take();
+    out.append(markup ? escape_html(run, left.as<Text>()) : left.as<Text>());
+    out.append(markup ? escape_html(run, right.as<Text>()) : right.as<Text>());
+    return markup ? out.take().as_markup() : out.take();
   }
   if (left.number() && right.number()) {
     const auto x = left.integer();
@@ -273,12 +275,20 @@ Value Interpreter::eval_arithmetic(const Expr& expr) {
 }
 
 Value Interpreter::eval_concat(const Expr& expr) {
+  const std::vector<Value> values = eval_all(expr.operands);
+  const bool markup = std::any_of(values.begin(), values.end(), [](const Value& value) {
+    return value.string() && value.as<Text>().markup();
+  });
   TextBuilder out(run_);
-  for (const ExprPtr& operand : expr.operands) {
-    append_str(out, eval(*operand));
+  for (const Value& value : values) {
     if (!run_.ok()) return {};
+    if (markup) {
+      out.append(escape_html(run_, to_text(run_, value)));
+    } else {
+      append_str(out, value);
+    }
   }
-  return out.take();
+  return markup ? out.take().as_markup() : out.take();
 }
 
 Value Interpreter::eval_compare(const Expr& expr) {
@@ -379,6 +389,10 @@ Value Interpreter::apply(const Suffix& suffix, const Value& input, const Value* 
   if (suffix.kind == Suffix::Kind::kCall) {
     if (caller != nullptr) arguments.named.emplace_back("caller", *caller);
     return call(input, arguments);
+  }
+  if (suffix.kind != Suffix::Kind::kCall && suffix.filter == nullptr && suffix.test == nullptr) {
+    run_.fail(fmt::format("No filter or test named '{}'.", suffix.name));
+    return {};
   }
   if (suffix.kind == Suffix::Kind::kFilter) return suffix.filter(*this, input, arguments);
   const bool result = suffix.test(*this, input, arguments);

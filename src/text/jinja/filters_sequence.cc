@@ -192,7 +192,8 @@ std::vector<Value> sorted(Run& run, const std::vector<Value>& items, const std::
 Value filter_sort(Interpreter& in, const Value& input, Arguments& arguments) {
   Run& run = in.run();
   std::vector<Value> a;
-  if (!jinja::bind(run, "sort", arguments, {"reverse", "case_sensitive", "attribute"}, 0, &a)) return {};
+  if (!jinja::bind(run, "sort", arguments, {"reverse", "case_sensitive", "attribute"}, 0, &a))
+    return {};
   std::vector<std::vector<Value>> attributes;
   if (a[2].string()) {
     for (const Value& part : split(run, a[2].as<Text>(), Text(","), -1)) {
@@ -219,7 +220,8 @@ Value filter_sort(Interpreter& in, const Value& input, Arguments& arguments) {
 Value filter_dictsort(Interpreter& in, const Value& input, Arguments& arguments) {
   Run& run = in.run();
   std::vector<Value> a;
-  if (!jinja::bind(run, "dictsort", arguments, {"case_sensitive", "by", "reverse"}, 0, &a)) return {};
+  if (!jinja::bind(run, "dictsort", arguments, {"case_sensitive", "by", "reverse"}, 0, &a))
+    return {};
   const auto* dict = input.get_if<Dict>();
   const std::string by = a[1].missing() ? "key" : std::string(to_text(run, a[1]).view());
   if (dict == nullptr || (by != "key" && by != "value")) {
@@ -260,7 +262,8 @@ Value filter_unique(Interpreter& in, const Value& input, Arguments& arguments) {
 Value extreme(Interpreter& in, const Value& input, Arguments& arguments, bool largest) {
   Run& run = in.run();
   std::vector<Value> a;
-  if (!jinja::bind(run, largest ? "max" : "min", arguments, {"case_sensitive", "attribute"}, 0, &a)) {
+  if (!jinja::bind(run, largest ? "max" : "min", arguments, {"case_sensitive", "attribute"}, 0,
+                   &a)) {
     return {};
   }
   const std::vector<Value> parts = attribute_parts(run, a[1]);

@@ -29,39 +29,7 @@ Text identity(Run&, const Text& text) { return text; }
 Text upper(Run& run, const Text& text) { return change_case(run, text, Case::kUpper); }
 Text lower(Run& run, const Text& text) { return change_case(run, text, Case::kLower); }
 
-Text escape_html(Run& run, const Text& text) {
-  TextBuilder out(run);
-  for_each_part(text, 0, text.size(), [&](std::string_view part, bool from_user) {
-    size_t plain = 0;
-    for (size_t i = 0; i < part.size() && run.ok(); ++i) {
-      std::string_view escaped;
-      switch (part[i]) {
-        case '&':
-          escaped = "&amp;";
-          break;
-        case '<':
-          escaped = "&lt;";
-          break;
-        case '>':
-          escaped = "&gt;";
-          break;
-        case '\'':
-          escaped = "&#39;";
-          break;
-        case '"':
-          escaped = "&#34;";
-          break;
-        default:
-          continue;
-      }
-      out.append(part.substr(plain, i - plain), from_user);
-      out.append(escaped, from_user);
-      plain = i + 1;
-    }
-    out.append(part.substr(plain), from_user);
-  });
-  return out.take();
-}
+Text mark_safe(Run&, const Text& text) { return text.as_markup(); }
 
 Text count_words(Run& run, const Text& text) {
   return text.empty() ? text : strip(run, text, {}, Side::kBoth);
@@ -113,7 +81,8 @@ Value filter_center(Interpreter& in, const Value& input, Arguments& arguments) {
 Value filter_truncate(Interpreter& in, const Value& input, Arguments& arguments) {
   Run& run = in.run();
   std::vector<Value> a;
-  if (!jinja::bind(run, "truncate", arguments, {"length", "killwords", "end", "leeway"}, 0, &a)) return {};
+  if (!jinja::bind(run, "truncate", arguments, {"length", "killwords", "end", "leeway"}, 0, &a))
+    return {};
   const Text text = to_text(run, input);
   const Text end = a[2].missing() ? Text("...") : to_text(run, a[2]);
   const int64_t length = to_int(run, a[0], 255);
@@ -149,8 +118,8 @@ Value filter_format(Interpreter& in, const Value& input, Arguments& arguments) {
 Value filter_tojson(Interpreter& in, const Value& input, Arguments& arguments) {
   Run& run = in.run();
   std::vector<Value> a;
-  if (!jinja::bind(run, "tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"}, 0,
-            &a)) {
+  if (!jinja::bind(run, "tojson", arguments, {"ensure_ascii", "indent", "separators", "sort_keys"},
+                   0, &a)) {
     return {};
   }
   JsonStyle style;
@@ -317,7 +286,7 @@ constexpr FilterEntry kFilters[] = {
     {"title", filter_text<title_words>},
     {"capitalize", filter_text<capitalize>},
     {"string", filter_text<identity>},
-    {"safe", filter_text<identity>},
+    {"safe", filter_text<mark_safe>},
     {"e", filter_text<escape_html>},
     {"escape", filter_text<escape_html>},
     {"forceescape", filter_text<escape_html>},

@@ -82,6 +82,11 @@ ExprPtr ExpressionParser::parse_expression(bool with_conditional) {
   return ok() ? std::move(expr) : std::move(none);
 }
 
+void ExpressionParser::check_known(const Suffix& suffix, std::string_view what, bool known) {
+  if (known || branches_ > 0) return;
+  fail_unsupported(fmt::format("unknown {} '{}'", what, suffix.name), suffix.line);
+}
+
 ExprPtr ExpressionParser::parse_conditional() {
   ExprPtr value = parse_or();
   while (ok() && is_name("if")) {
@@ -406,9 +411,7 @@ bool ExpressionParser::parse_filter(std::vector<Suffix>* suffixes) {
   expect_op("|");
   Suffix suffix{Suffix::Kind::kFilter, current().line, expect_name(), {}, {}, {}};
   suffix.filter = find_filter(suffix.name);
-  if (ok() && suffix.filter == nullptr) {
-    fail_unsupported(fmt::format("unknown filter '{}'", suffix.name), suffix.line);
-  }
+  check_known(suffix, "filter", suffix.filter != nullptr);
   if (ok() && is_op("(")) suffix.arguments = parse_call_arguments();
   suffixes->push_back(std::move(suffix));
   return ok();
@@ -419,9 +422,7 @@ void ExpressionParser::parse_test(std::vector<Suffix>* suffixes) {
   if (skip_name("not")) suffix.kind = Suffix::Kind::kNotTest;
   suffix.name = expect_name();
   suffix.test = find_test(suffix.name);
-  if (ok() && suffix.test == nullptr) {
-    return fail_unsupported(fmt::format("unknown test '{}'", suffix.name), suffix.line);
-  }
+  check_known(suffix, "test", suffix.test != nullptr);
   const bool operand =
       is(TokenKind::kString) || is(TokenKind::kInteger) || is(TokenKind::kFloat) || is_op("[") ||
       is_op("{") || (is(TokenKind::kName) && !is_name("else") && !is_name("or") && !is_name("and"));

@@ -105,13 +105,17 @@ class Parser : public ExpressionParser {
     while (ok() && more) {
       Stmt::Branch branch;
       branch.condition = parse_tuple(false);
+      ++branches_;
       branch.body = parse_block({"elif", "else", "endif"});
+      --branches_;
       statement->branches.push_back(std::move(branch));
       if (!ok()) break;
       const std::string end = next().text;
       more = end == "elif";
       if (end == "else") {
+        ++branches_;
         statement->branches.push_back({nullptr, parse_block({"endif"})});
+        --branches_;
         if (ok()) next();
       }
     }
@@ -205,9 +209,7 @@ class Parser : public ExpressionParser {
     next();
     Suffix suffix{Suffix::Kind::kFilter, current().line, expect_name(), {}, {}, {}};
     suffix.filter = find_filter(suffix.name);
-    if (ok() && suffix.filter == nullptr) {
-      fail_unsupported(fmt::format("unknown filter '{}'", suffix.name));
-    }
+    check_known(suffix, "filter", suffix.filter != nullptr);
     if (ok() && is_op("(")) suffix.arguments = parse_call_arguments();
     statement->suffixes.push_back(std::move(suffix));
     while (ok() && is_op("|")) parse_filter(&statement->suffixes);

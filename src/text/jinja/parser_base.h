@@ -76,6 +76,10 @@ class ExpressionParser : public ParserBase {
   // "|name(args)" without its input; `bare` when the bar is not there.
   bool parse_filter(std::vector<Suffix>* suffixes);
 
+  // Inside a branch, where jinja2 refuses an unknown filter or test only when it is reached.
+  int branches_ = 0;
+  void check_known(const Suffix& suffix, std::string_view what, bool known);
+
  private:
   ExprPtr parse_conditional();
   ExprPtr parse_or();

@@ -263,6 +263,41 @@ Text zfill(Run& run, const Text& text, int64_t width) {
   return out.take();
 }
 
+Text escape_html(Run& run, const Text& text) {
+  if (text.markup()) return text;
+  TextBuilder out(run);
+  for_each_part(text, 0, text.size(), [&](std::string_view part, bool from_user) {
+    size_t plain = 0;
+    for (size_t i = 0; i < part.size() && run.ok(); ++i) {
+      std::string_view escaped;
+      switch (part[i]) {
+        case '&':
+          escaped = "&amp;";
+          break;
+        case '<':
+          escaped = "&lt;";
+          break;
+        case '>':
+          escaped = "&gt;";
+          break;
+        case '\'':
+          escaped = "&#39;";
+          break;
+        case '"':
+          escaped = "&#34;";
+          break;
+        default:
+          continue;
+      }
+      out.append(part.substr(plain, i - plain), from_user);
+      out.append(escaped, from_user);
+      plain = i + 1;
+    }
+    out.append(part.substr(plain), from_user);
+  });
+  return out.take().as_markup();
+}
+
 size_t find_bytes(Run& run, std::string_view text, std::string_view needle, size_t from) {
   if (from > text.size() || !run.scan(text.size() - from)) return std::string_view::npos;
   if (needle.empty()) return from;

@@ -23,6 +23,9 @@ Text pad(Run& run, const Text& text, int64_t width, const Text& fill, Side side)
 Text zfill(Run& run, const Text& text, int64_t width);
 Text replace(Run& run, const Text& text, const Text& from, const Text& to, int64_t count);
 
+// HTML-escaped, unless it is markup already; the result is markup.
+Text escape_html(Run& run, const Text& text);
+
 // Without `separator`, runs of white space. `limit` < 0: no limit.
 std::vector<Value> split(Run& run, const Text& text, const std::optional<Text>& separator,
                          int64_t limit);

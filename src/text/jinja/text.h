@@ -30,6 +30,13 @@ class Text {
   bool ascii() const { return data_ ? data_->ascii : true; }
   // Sorted, disjoint, not empty.
   const std::vector<Span>& user() const;
+  // Whether it passed `safe` or `escape`: adding such a text to another escapes the other.
+  bool markup() const { return markup_; }
+  Text as_markup() const {
+    Text copy = *this;
+    copy.markup_ = true;
+    return copy;
+  }
   // Characters, not bytes.
   size_t length() const;
   // Byte offset of the character with this index; size() when there are fewer.
@@ -42,6 +49,7 @@ class Text {
     bool ascii;
   };
   std::shared_ptr<const Data> data_;
+  bool markup_ = false;
 };
 
 // Calls fn(part, from_user) over the maximal parts of text[begin, end) in order.

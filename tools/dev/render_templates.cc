@@ -1,0 +1,29 @@
+// Renders chat templates for tools/dev/template_goldens.py: one JSON object a line on stdin,
+// {"template": TEXT, "contexts": [...]}; one JSON list a line on stdout, of {"text"} or {"error"}.
+#include <iostream>
+#include <string>
+
+#include "text/chat_template.h"
+
+int main() {
+  using pelton::text::OrderedJson;
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    const OrderedJson job = OrderedJson::parse(line);
+    OrderedJson results = OrderedJson::array();
+    const auto compiled = pelton::text::ChatTemplate::compile(job["template"].get<std::string>());
+    for (const OrderedJson& context : job["contexts"]) {
+      if (!compiled.ok()) {
+        results.push_back({{"error", compiled.status().to_string()}});
+        continue;
+      }
+      const auto text = (*compiled)->render(context);
+      if (text.ok()) {
+        results.push_back({{"text", *text}});
+      } else {
+        results.push_back({{"error", text.status().message()}});
+      }
+    }
+    std::cout << results.dump() << std::endl;
+  }
+}
