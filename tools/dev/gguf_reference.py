@@ -44,7 +44,8 @@ def config_of(meta, tensors):
     window = get("attention.sliding_window")
     if model_type == "gemma3_text":
         scalar = hidden // heads if get("block_count") == 62 else config["head_dim"]
-        config |= {"sliding_window": window, "query_pre_attn_scalar": scalar, "rope_local_base_freq": 10000.0}
+        config |= {"sliding_window": window, "query_pre_attn_scalar": scalar, "rope_local_base_freq": 10000.0,
+                   "sliding_window_pattern": get("attention.sliding_window_pattern", 6)}  # fmt: skip
     elif window:
         config |= {"sliding_window": window}
         if model_type == "llama":

@@ -158,11 +158,11 @@ def make(name, out):
     config = tiny_model.make_config(arch, **shape, **{k: v for k, v in options.items() if k not in shape})
     folder = out / name
     shutil.rmtree(folder, ignore_errors=True)
-    tiny_model.write(folder, "safetensors-f16", config, tiny_model.make_weights(config, seed),
-                     tokenizer_vocab=config["vocab_size"])
+    # Rounded first, so that norms and biases, which GGUF keeps in F32, are the same numbers in both files.
+    weights = {k: v.astype(np.float16).astype(np.float32) for k, v in tiny_model.make_weights(config, seed).items()}
+    tiny_model.write(folder, "safetensors-f16", config, weights, tokenizer_vocab=config["vocab_size"])
     if name not in WITHOUT_GGUF:
-        tiny_model.write(folder / "model.gguf", "gguf-F16", config, tiny_model.make_weights(config, seed),
-                         tokenizer_vocab=config["vocab_size"])
+        tiny_model.write(folder / "model.gguf", "gguf-F16", config, weights, tokenizer_vocab=config["vocab_size"])
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     assert not model.training
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 
 #include "models/config.h"
@@ -99,6 +100,42 @@ TEST(Golden, GgufAndJsonAgree) {
     ++compared;
   }
   EXPECT_GE(compared, 10);
+}
+
+std::vector<float> tensor_values(const weights::GgufFile& file, std::string_view name) {
+  const auto* tensor = file.find(name);
+  if (tensor == nullptr || tensor->format != WeightFormat::kF32) return {};
+  std::vector<float> values(static_cast<size_t>(tensor->elements()));
+  std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
+  return values;
+}
+
+// Llama 3 and LongRoPE scaling are tensors in GGUF and words in config.json.
+TEST(Golden, RopeTensorsOfGgufSayTheSameAsJson) {
+  for (const char* name : {"llama-llama3", "phi3-longrope"}) {
+    SCOPED_TRACE(name);
+    const auto golden = load_golden(name);
+    ASSERT_TRUE(golden.ok());
+    const auto json =
+        config_from_json(*read_file(golden->folder / "config.json", 1 << 20), "config.json");
+    ASSERT_TRUE(json.ok());
+    const auto file = weights::GgufFile::open(golden->gguf);
+    ASSERT_TRUE(file.ok());
+    auto gguf = config_from_gguf(**file);
+    ASSERT_TRUE(gguf.ok());
+    gguf->rope.freq_factors = tensor_values(**file, "rope_freqs.weight");
+    gguf->rope.short_factor = tensor_values(**file, "rope_factors_short.weight");
+    gguf->rope.long_factor = tensor_values(**file, "rope_factors_long.weight");
+    for (int32_t context : {12, 48}) {
+      const RopeFrequencies a = rope_frequencies(json->rope, context, 128);
+      const RopeFrequencies b = rope_frequencies(gguf->rope, context, 128);
+      ASSERT_EQ(a.inv_freq.size(), b.inv_freq.size());
+      for (size_t i = 0; i < a.inv_freq.size(); ++i) {
+        EXPECT_NEAR(a.inv_freq[i], b.inv_freq[i], 1e-6f * a.inv_freq[i]) << i;
+      }
+      EXPECT_NEAR(a.magnitude, b.magnitude, 1e-6f);
+    }
+  }
 }
 
 }  // namespace
