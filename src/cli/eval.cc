@@ -25,7 +25,7 @@ constexpr const char* kProofText =
     "100.\n"
     "for i in range(10):\n    print(i, efficiency(100.0, 10.0 * i))\n";
 
-constexpr int32_t kProofDecode = 24;
+constexpr int32_t kProofDecode = 56;
 
 diag::Progress progress_bar(const char* what) {
   if (isatty(STDERR_FILENO) == 0) return nullptr;
@@ -140,16 +140,18 @@ Status eval_proof(const EvalOptions& options, engine::EngineOptions engine_opts,
   OrderedJson answer = answer_header("eval", (*loaded)->files(), plan_options);
   std::string table;
   for (const diag::ProofCase& c : *cases) {
-    *differs = *differs || c.differing_rows > 0 || c.rows == 0;
+    *differs = *differs || c.differing_rows > 0 || !c.exercised;
     OrderedJson row = answer_row(c.name, static_cast<double>(c.differing_rows), "differing rows");
     row["limit"] = 0;
     row["rows"] = c.rows;
+    row["exercised"] = c.exercised;
     if (!c.first_difference.empty()) row["first_difference"] = c.first_difference;
     answer["rows"].push_back(row);
-    table += fmt::format("{:<44} {:>4} rows  {}\n", c.name, c.rows,
-                         c.differing_rows == 0 ? "equal, bit for bit"
-                                               : fmt::format("{} DIFFER, first at {}",
-                                                             c.differing_rows, c.first_difference));
+    std::string verdict = "equal, bit for bit";
+    if (!c.exercised) verdict = "NOT EXERCISED";
+    if (c.differing_rows > 0)
+      verdict = fmt::format("{} DIFFER, first at {}", c.differing_rows, c.first_difference);
+    table += fmt::format("{:<44} {:>4} rows  {}\n", c.name, c.rows, verdict);
   }
   answer["proved"] = !*differs;
   return print(options.common.json ? answer.dump() + "\n" : table);

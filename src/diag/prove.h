@@ -14,6 +14,7 @@ struct ProofCase {
   std::string name;  // "chunked at 7", "in a batch of 8", ...
   int64_t rows = 0;  // rows compared
   int64_t differing_rows = 0;
+  bool exercised = false;  // the case really happened: rows were compared, a preemption took place
   std::string first_difference;  // "position 17: token 5: 1.25 against 1.5"; empty when equal
 };
 

@@ -11,11 +11,19 @@ namespace {
 
 constexpr int32_t kDefaultContext = 4096;
 
-// What a dry run needs besides the model: one thread, kernels that are never called.
+// What a dry run needs besides the model: as many threads as will run, since some ops' scratch
+// grows with them, and kernels that are never called.
 struct DryRun {
+  explicit DryRun(const EngineOptions& options)
+      : pool(options.threads),
+        context{.arena = arena,
+                .pool = pool,
+                .cpu = kernels::generic_kernels(),
+                .activations = options.activations} {}
+
   memory::StepArena arena = memory::StepArena::counting();
-  ThreadPool pool{1};
-  ops::StepContext context{.arena = arena, .pool = pool, .cpu = kernels::generic_kernels()};
+  ThreadPool pool;
+  ops::StepContext context;
 };
 
 Status fill_defaults(const models::ModelConfig& config, EngineOptions* options) {
@@ -109,8 +117,7 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   const kv::KvConfig kv_config{.layers = models::kv_shape(files.config()),
                                .block_tokens = options->block_size,
                                .format = options->kv_cache_dtype};
-  DryRun dry;
-  dry.context.activations = options->activations;
+  DryRun dry(*options);
   runtime::MemoryPlan plan;
   plan.weights = loader.totals().arena_bytes;
   plan.mapped_weights = loader.totals().in_place_bytes;
