@@ -159,6 +159,24 @@ def write(out, format_name, config, weights, *, seed=0, tokenizer_vocab=None, ov
         tiny_writers.write_gguf(out, config, weights, dtype, tokenizer_vocab, seed, overrides)
 
 
+def write_model(out, format_name, config, seed, tokenizer_vocab, mutation=None):
+    model = tiny_mutations.Model(out=out, gguf=format_name.startswith("gguf"), config=config,
+                                 weights=make_weights(config, seed), tokenizer_vocab=tokenizer_vocab)  # fmt: skip
+    if mutation and mutation.before:
+        mutation.before(model)
+    write(out, format_name, model.config, model.weights, seed=seed, tokenizer_vocab=model.tokenizer_vocab,
+          overrides=model.overrides)
+    if not model.gguf:
+        tiny_mutations.rewrite_config(model)
+    if mutation and mutation.after:
+        mutation.after(model)
+
+
+def write_mutated(out, arch, format_name, mutation, seed=0):
+    config = make_config(arch)
+    write_model(out, format_name, config, seed, config["vocab_size"], mutation)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", nargs="?", help="folder (safetensors) or file (GGUF)")
@@ -187,18 +205,9 @@ def main():
     config = make_config(args.arch, hidden=args.hidden, layers=args.layers, heads=args.heads, kv_heads=args.kv_heads,
                          head_dim=args.head_dim, intermediate=args.intermediate, vocab=args.vocab,
                          positions=args.positions, **changes)  # fmt: skip
-    model = tiny_mutations.Model(out=pathlib.Path(args.out), gguf=args.format.startswith("gguf"), config=config,
-                                 weights=make_weights(config, args.seed),
-                                 tokenizer_vocab=None if args.no_tokenizer else args.vocab)  # fmt: skip
-    mutation = tiny_mutations.find(args.mutate, model.gguf) if args.mutate else None
-    if mutation and mutation.before:
-        mutation.before(model)
-    write(args.out, args.format, model.config, model.weights, seed=args.seed, tokenizer_vocab=model.tokenizer_vocab,
-          overrides=model.overrides)
-    if not model.gguf:
-        tiny_mutations.rewrite_config(model)
-    if mutation and mutation.after:
-        mutation.after(model)
+    mutation = tiny_mutations.find(args.mutate, args.format.startswith("gguf")) if args.mutate else None
+    write_model(pathlib.Path(args.out), args.format, config, args.seed, None if args.no_tokenizer else args.vocab,
+                mutation)
 
 
 if __name__ == "__main__":

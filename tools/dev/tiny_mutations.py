@@ -30,6 +30,7 @@ class Mutation:
     expected: str  # "refuse", "warn", "accept"
     what: str
     formats: str = "both"  # "both", "gguf", "safetensors"
+    skip: tuple = ()  # architectures that do not have what is broken
     before: Callable | None = None
     after: Callable | None = None
 
@@ -46,7 +47,8 @@ def lie(json_key, gguf_key, value, method="uint32"):
 
     def before(model):
         if model.gguf:
-            model.overrides[gguf_key] = None if value is ... else (method, value)
+            key = gguf_key.replace("rms_epsilon", "epsilon") if "n_embd" in model.config else gguf_key
+            model.overrides[key] = None if value is ... else (method, value)
         else:
             key = json_key
             if "n_embd" in model.config:
@@ -59,7 +61,7 @@ def lie(json_key, gguf_key, value, method="uint32"):
 
 
 def pick(model, part):
-    return next(name for name in model.weights if part in name)
+    return next(name for name in model.weights if any(p in name for p in part.split("|")))
 
 
 def on_weight(part, change):
@@ -130,6 +132,7 @@ def drop_tokenizer(model):
 
 
 A = "{arch}."
+GPT = ("gpt2", "gpt_bigcode")
 MUTATIONS = [
     Mutation("missing-tensor", "refuse", "a layer's matrix is absent", before=on_weight("1.mlp", lambda _: None)),
     Mutation("missing-norm", "refuse", "the last norm is absent", before=lambda m: m.weights.pop(
@@ -142,7 +145,7 @@ MUTATIONS = [
     Mutation("short-rows", "refuse", "a matrix has half its output rows",
              before=on_weight("1.mlp", lambda w: w[: len(w) // 2].copy())),
     Mutation("norm-shape", "refuse", "a norm is twice as long", before=on_weight(
-        "norm", lambda w: np.concatenate([w, w]))),
+        "norm|ln_", lambda w: np.concatenate([w, w]))),
     Mutation("wrong-rank", "refuse", "a matrix has three dimensions", before=on_weight(
         "1.mlp", lambda w: w.reshape(2, w.shape[0] // 2, w.shape[1])), formats="safetensors"),
     Mutation("nan-weight", "accept", "one NaN in a matrix: requests that meet it end with an error",
@@ -175,13 +178,13 @@ MUTATIONS = [
     Mutation("heads-zero", "refuse", "no heads", before=lie("num_attention_heads", A + "attention.head_count", 0)),
     Mutation("heads-uneven", "refuse", "heads that do not divide the hidden size",
              before=lie("num_attention_heads", A + "attention.head_count", 5)),
-    Mutation("kv-heads-uneven", "refuse", "key-value heads that do not divide the heads",
+    Mutation("kv-heads-uneven", "refuse", "key-value heads that do not divide the heads", skip=GPT,
              before=lie("num_key_value_heads", A + "attention.head_count_kv", 3)),
-    Mutation("kv-heads-lie", "refuse", "fewer key-value heads than the tensors hold",
+    Mutation("kv-heads-lie", "refuse", "fewer key-value heads than the tensors hold", skip=GPT,
              before=lie("num_key_value_heads", A + "attention.head_count_kv", 1)),
-    Mutation("head-dim-odd", "refuse", "heads of 15", before=lie("head_dim", A + "attention.key_length", 15)),
-    Mutation("head-dim-lie", "refuse", "heads of twice the size", before=lie("head_dim", A + "attention.key_length", 32)),
-    Mutation("rotary-too-large", "refuse", "more rotary dimensions than a head has",
+    Mutation("head-dim-odd", "refuse", "heads of 15", skip=GPT, before=lie("head_dim", A + "attention.key_length", 15)),
+    Mutation("head-dim-lie", "refuse", "heads of twice the size", skip=GPT, before=lie("head_dim", A + "attention.key_length", 32)),
+    Mutation("rotary-too-large", "refuse", "more rotary dimensions than a head has", skip=GPT,
              before=lie("partial_rotary_factor", A + "rope.dimension_count", 64)),
     Mutation("intermediate-lie", "refuse", "an inner size that the tensors do not have",
              before=lie("intermediate_size", A + "feed_forward_length", 96)),
@@ -199,8 +202,8 @@ MUTATIONS = [
              before=lie("rms_norm_eps", A + "attention.layer_norm_rms_epsilon", 1000.0, "float32")),
     Mutation("eps-nan", "refuse", "epsilon NaN",
              before=lie("rms_norm_eps", A + "attention.layer_norm_rms_epsilon", float("nan"), "float32")),
-    Mutation("theta-zero", "refuse", "RoPE base 0", before=lie("rope_theta", A + "rope.freq_base", 0.0, "float32")),
-    Mutation("rope-unknown", "refuse", "an unknown RoPE scaling", before=lambda m: (
+    Mutation("theta-zero", "refuse", "RoPE base 0", skip=GPT, before=lie("rope_theta", A + "rope.freq_base", 0.0, "float32")),
+    Mutation("rope-unknown", "refuse", "an unknown RoPE scaling", skip=GPT, before=lambda m: (
         lie("rope_scaling", A + "rope.scaling.type", "mystery" if m.gguf else {"rope_type": "mystery", "factor": 2.0},
             "string")(m), m.overrides.update({A + "rope.scaling.factor": ("float32", 2.0)}))),
     Mutation("eos-outside", "refuse", "an end token outside the vocabulary",
@@ -209,7 +212,7 @@ MUTATIONS = [
              formats="safetensors"),
     Mutation("eos-text", "refuse", "an end token as text",
              before=lie("eos_token_id", "tokenizer.ggml.eos_token_id", "2", "string")),
-    Mutation("activation-unknown", "refuse", "an unknown activation", before=lie("hidden_act", None, "mystery"),
+    Mutation("activation-unknown", "refuse", "an unknown activation", skip=GPT, before=lie("hidden_act", None, "mystery"),
              formats="safetensors"),
     Mutation("architecture-unknown", "refuse", "an unknown architecture",
              before=lie("model_type", "general.architecture", "mystery", "string")),
