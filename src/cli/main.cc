@@ -98,7 +98,12 @@ Command add_run(CLI::App& program) {
       ->check(CLI::Range(1, 64));
   app->add_option("--length-penalty", s.length_penalty,
                   "beams: score = log-probability / length^penalty");
-  app->add_flag("--early-stopping", s.early_stopping, "beams: stop when enough have ended");
+  app->add_option("--early-stopping", s.early_stopping,
+                  "beams: false, true or never, as in transformers")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, EarlyStopping>{{"false", EarlyStopping::kFalse},
+                                               {"true", EarlyStopping::kTrue},
+                                               {"never", EarlyStopping::kNever}}));
   app->add_option("--n", s.n, "answers to the prompt");
   add_sampling(app, options.get(), "--temp,--temperature", &s.temperature, "0 = greedy");
   add_sampling(app, options.get(), "--top-k", &s.top_k, "keep the k most likely tokens; 0 = all");

@@ -48,11 +48,13 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
       .request = {},
       .sampler = sampling::Sampler(sampling, dry_breaker_ids(sampling, *loaded_->tokenizer())),
       .seed = seed});
+  if (!sampling.ignore_eos) live->stop_ids = loaded_->end_ids();
+  live->stop_ids.insert(live->stop_ids.end(), sampling.stop_token_ids.begin(),
+                        sampling.stop_token_ids.end());
   if (sampling.num_beams > 1) {
     const auto prompt_length = static_cast<int32_t>(request.prompt_ids.size());
     const int32_t room = std::min(sampling.max_tokens, options_.max_model_len - prompt_length);
-    live->beams.emplace(sampling, sampling.ignore_eos ? std::vector<int32_t>{} : loaded_->end_ids(),
-                        std::max(1, room));
+    live->beams.emplace(sampling, live->stop_ids, std::max(1, room));
   }
   if (sampling.prompt_logprobs >= 0) live->prompt_logprobs.resize(request.prompt_ids.size());
   live->sink = std::move(sink);
@@ -62,9 +64,6 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
                           /*skip_special_tokens=*/true)});
   }
   live->open = sampling.n;
-  if (!sampling.ignore_eos) live->stop_ids = loaded_->end_ids();
-  live->stop_ids.insert(live->stop_ids.end(), sampling.stop_token_ids.begin(),
-                        sampling.stop_token_ids.end());
   live->request = std::move(request);
   return live;
 }

@@ -149,7 +149,7 @@ void Engine::end_beams(LiveRequest& live) {
     FinishReason reason = FinishReason::kLength;
     if (static_cast<size_t>(i) < best.size()) {
       event.tokens = best[static_cast<size_t>(i)].tokens;
-      const bool ended = !event.tokens.empty() && contains(loaded_->end_ids(), event.tokens.back());
+      const bool ended = !event.tokens.empty() && contains(live.stop_ids, event.tokens.back());
       if (ended) reason = FinishReason::kStop;
       for (size_t t = 0; t + (ended ? 1 : 0) < event.tokens.size(); ++t)
         event.text += completion.text.push(event.tokens[t]);
