@@ -7,7 +7,8 @@ namespace pelton::diag {
 std::vector<int32_t> encode_documents(const text::Tokenizer& tokenizer, const std::string& text,
                                       int32_t end_id) {
   constexpr std::string_view kSeparator = "\n\f\n";
-  const text::EncodeOptions plain{.add_special_tokens = false, .parse_special = false};
+  // As the reference libraries encode a text: control tokens that it spells are control tokens.
+  const text::EncodeOptions plain{.add_special_tokens = false, .parse_special = true};
   if (text.find(kSeparator) == std::string::npos) return tokenizer.encode(text, plain);
   std::vector<int32_t> ids;
   for (size_t begin = 0; begin <= text.size();) {

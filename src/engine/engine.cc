@@ -75,7 +75,10 @@ Result<RequestId> Engine::submit(Request request, EventSink sink) {
   const std::lock_guard lock(mutex_);
   if (!healthy()) return internal_error("the engine is damaged and takes no more requests");
   live->id = next_id_;
-  auto sequences = scheduler_->add(live->id, live->request);
+  // The scheduler runs beams as one group, however many hypotheses are returned in the end.
+  Request scheduled = live->request;
+  if (live->beams) scheduled.sampling.n = 1;
+  auto sequences = scheduler_->add(live->id, scheduled);
   if (!sequences.ok()) return sequences.status();
   ++next_id_;
   live->sequences = std::move(sequences).value();

@@ -114,6 +114,7 @@ TEST_P(GoldenModels, BeamSearch) {
     request.sampling.ignore_eos = true;
     request.sampling.stop_token_ids = beam.eos_token_ids;
     const Outcome outcome = run_request(*engine, request);
+    ASSERT_TRUE(outcome.status.ok()) << outcome.status.to_string();
     ASSERT_EQ(outcome.completions.size(), beam.sequences.size());
     for (size_t i = 0; i < beam.sequences.size(); ++i) {
       EXPECT_EQ(outcome.completions[i].ids, beam.sequences[i])

@@ -39,7 +39,11 @@ Status fill_defaults(const models::ModelConfig& config, EngineOptions* options) 
         positive(options->max_num_batched_tokens, "max_num_batched_tokens")}) {
     if (!status.ok()) return status;
   }
-  if (options->max_model_len > config.max_position_embeddings) {
+  // Dynamic scaling is made to go beyond the trained positions.
+  const double stretch = config.rope.scaling == models::RopeScaling::kDynamic
+                             ? std::max(1.0f, config.rope.factor)
+                             : 1.0f;
+  if (options->max_model_len > config.max_position_embeddings * stretch) {
     return invalid_argument(fmt::format("max_model_len {} is above the model's {} positions",
                                         options->max_model_len, config.max_position_embeddings));
   }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -131,10 +133,44 @@ Result<std::unique_ptr<ModelFiles>> ModelFiles::open(const fs::path& path,
   return files;
 }
 
+// Rotary factors that GGUF keeps as tensors: Llama 3's divisors, LongRoPE's two sets.
+Status ModelFiles::read_rope_factors() {
+  models::RopeConfig& rope = config_.rope;
+  const bool longrope = rope.scaling == models::RopeScaling::kLongRope;
+  struct Factors {
+    const char* tensor;
+    std::vector<float>* out;
+    bool required;
+  };
+  for (const Factors& f : {Factors{"rope_freqs.weight", &rope.freq_factors, false},
+                           Factors{"rope_factors_short.weight", &rope.short_factor, longrope},
+                           Factors{"rope_factors_long.weight", &rope.long_factor, longrope}}) {
+    const weights::TensorInfo* info = source_->find(f.tensor);
+    if (info == nullptr) {
+      if (f.required) return data_loss(fmt::format("{}: tensor '{}' is missing", path(), f.tensor));
+      continue;
+    }
+    const int64_t size = rope.rotary_dim / 2;
+    if (info->format != WeightFormat::kF32 || info->shape != std::vector<int64_t>{size}) {
+      return data_loss(fmt::format("{}: tensor '{}' is not F32 [{}]", path(), f.tensor, size));
+    }
+    f.out->resize(static_cast<size_t>(size));
+    std::memcpy(f.out->data(), info->data.data(), info->data.size());
+    for (const float factor : *f.out) {
+      if (!(factor > 0.0f) || !std::isfinite(factor)) {
+        return data_loss(fmt::format("{}: tensor '{}' holds {}, not a positive factor", path(),
+                                     f.tensor, factor));
+      }
+    }
+  }
+  return {};
+}
+
 Status ModelFiles::read_gguf() {
   auto config = models::config_from_gguf(*gguf_);
   if (!config.ok()) return config.status();
   config_ = std::move(config).value();
+  if (Status s = read_rope_factors(); !s.ok()) return s;
   auto chat = gguf_->get_string("tokenizer.chat_template");
   if (!chat.ok()) return chat.status();
   chat_template_ = chat->value_or("");
@@ -176,7 +212,15 @@ Status ModelFiles::read_folder(const fs::path& folder) {
 }
 
 nn::WeightLoader::NameMap ModelFiles::name_map() const {
-  if (gguf_ == nullptr) return [](std::string_view name) { return std::string(name); };
+  if (gguf_ == nullptr) {
+    // GPT-2's own repository leaves the prefix out.
+    const bool bare = source_->find("wte.weight") != nullptr &&
+                      source_->find("transformer.wte.weight") == nullptr;
+    return [bare](std::string_view name) {
+      constexpr std::string_view kPrefix = "transformer.";
+      return std::string(bare && name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name);
+    };
+  }
   return [type = config_.model_type](std::string_view name) {
     return models::gguf_tensor_name(type, name);
   };
@@ -222,6 +266,10 @@ Result<std::shared_ptr<const text::Tokenizer>> ModelFiles::load_tokenizer() cons
   if (tokens == nullptr)
     return data_loss(path() + ": 'tokenizer.ggml.tokens' is missing or not a list of strings");
   vocabulary.tokens = *tokens;
+  if (const auto* map = gguf_->get_ints("tokenizer.ggml.precompiled_charsmap")) {
+    for (const int64_t byte : *map)
+      vocabulary.precompiled_charsmap.push_back(static_cast<char>(byte));
+  }
   if (const auto* scores = gguf_->get_floats("tokenizer.ggml.scores")) vocabulary.scores = *scores;
   if (const auto* types = gguf_->get_ints("tokenizer.ggml.token_type"))
     vocabulary.token_types = *types;

@@ -45,6 +45,7 @@ class ModelFiles {
   ModelFiles() = default;
   Status read_folder(const std::filesystem::path& folder);
   Status read_gguf();
+  Status read_rope_factors();
 
   std::unique_ptr<weights::WeightSource> source_;
   const weights::GgufFile* gguf_ = nullptr;

@@ -464,6 +464,7 @@ void read_gpt(const Fields& fields, const Family& family, ModelConfig* config) {
   config->norm_eps = fields.number("layer_norm_epsilon", family.default_eps);
   config->hidden_act = read_activation(fields, "activation_function", family.default_act);
   config->attention_bias = config->attention_output_bias = config->mlp_bias = true;
+  config->transposed_linears = config->model_type == "gpt2";
   if (config->hidden_size % config->num_attention_heads != 0) {
     fields.fail("n_embd", fmt::format("{} is not a multiple of {} heads", config->hidden_size,
                                       config->num_attention_heads));

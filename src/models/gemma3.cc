@@ -43,6 +43,7 @@ class Gemma3 final : public Model {
     const ops::RopeAngles global = global_rope_.angles(context, batch);
     const ops::RopeAngles local = local_rope_.angles(context, batch);
     const Tensor x = tokens_.embed(context, batch);
+    context.trace("embedding", x);
     for (const Layer& layer : layers_) {
       const memory::StepArena::Scope scope(context.arena);
       const kernels::KvLayerView cache = pages.layer(++context.layer);

@@ -38,6 +38,7 @@ class Gpt2 final : public Model {
     context.layer = -1;
     const Tensor x = tokens_.embed(context, batch);
     add_positions(context, batch, x);
+    context.trace("embedding", x);
     for (const Layer& layer : layers_) {
       const memory::StepArena::Scope scope(context.arena);
       const kernels::KvLayerView cache = pages.layer(++context.layer);

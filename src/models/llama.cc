@@ -84,6 +84,7 @@ class Llama final : public Model {
     context.layer = -1;
     const ops::RopeAngles angles = rope_.angles(context, batch);
     const Tensor x = tokens_.embed(context, batch);
+    context.trace("embedding", x);
     for (const Layer& layer : layers_) {
       const memory::StepArena::Scope scope(context.arena);
       const kernels::KvLayerView cache = pages.layer(++context.layer);

@@ -29,7 +29,6 @@ Tensor TokenHead::embed(ops::StepContext& context, const nn::StepBatch& batch) c
   const Tensor out = context.arena.rows(DType::kF32, batch.num_tokens(), table_.columns);
   must(ops::embedding(
       context, {.table = &table_, .ids = batch.token_ids, .scale = embedding_scale_, .out = out}));
-  context.trace("embedding", out);
   return out;
 }
 
