@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/search_path.h"
 #include "weights/safetensors.h"
 
 namespace pelton::engine {
@@ -100,24 +101,11 @@ Status read_generation_config(const fs::path& path, SamplingParams* params,
   return {};
 }
 
-fs::path locate(const fs::path& path, std::string_view search_path) {
-  std::error_code ignored;
-  if (fs::exists(path, ignored) || path.is_absolute()) return path;
-  while (!search_path.empty()) {
-    const size_t colon = search_path.find(':');
-    const fs::path candidate = fs::path(search_path.substr(0, colon)) / path;
-    if (fs::exists(candidate, ignored)) return candidate;
-    if (colon == std::string_view::npos) break;
-    search_path.remove_prefix(colon + 1);
-  }
-  return path;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ModelFiles>> ModelFiles::open(const fs::path& path,
                                                      std::string_view search_path) {
-  const fs::path found = locate(path, search_path);
+  const fs::path found = find_in_search_path(path, search_path);
   std::error_code error;
   if (!fs::exists(found, error)) return not_found(path.string() + ": no such file or folder");
   std::unique_ptr<ModelFiles> files(new ModelFiles());
