@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "cli/eval.h"
+#include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/run.h"
 #include "cli/tokenize.h"
@@ -189,6 +190,23 @@ Command add_eval(CLI::App& program, std::shared_ptr<bool> differs) {
   return {app, [options, differs] { return run_eval(*options, differs.get()); }};
 }
 
+Command add_inspect(CLI::App& program) {
+  auto options = std::make_shared<CommonOptions>();
+  CLI::App* app = program.add_subcommand(
+      "inspect", "what is in a model file: shapes, formats, sizes, tokenizer, template");
+  app->footer(
+      "Examples:\n"
+      "  pelton inspect model.gguf\n"
+      "  pelton inspect folder/ --json");
+  add_common(app, options.get());
+  return {app, [options]() -> Status {
+            std::string answer;
+            const InspectOptions inspect{options->model, options->model_path, options->json};
+            if (Status s = run_inspect(inspect, &answer); !s.ok()) return s;
+            return print(answer);
+          }};
+}
+
 Command add_plan(CLI::App& program) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = program.add_subcommand(
@@ -214,7 +232,8 @@ int run_program(int argc, char** argv) {
   program.failure_message(CLI::FailureMessage::simple);
   const auto differs = std::make_shared<bool>(false);
   const std::vector<Command> commands = {add_run(program), add_tokenize(program),
-                                         add_eval(program, differs), add_plan(program)};
+                                         add_inspect(program), add_eval(program, differs),
+                                         add_plan(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
