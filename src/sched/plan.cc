@@ -11,7 +11,6 @@ const StepPlan& Scheduler::Impl::plan() {
   check(!outstanding_, "a plan is committed before the next one is made");
   retire();
   updates_.clear();
-  updates_.reserve(static_cast<size_t>(live_));
   planned_.clear();
   plan_.copies.clear();
   plan_.preempted.clear();

@@ -15,7 +15,8 @@ Scheduler::Impl::Impl(const SchedulerConfig& config)
   running_.reserve(slots);
   planned_.reserve(slots);
   plan_.sequences.reserve(slots);
-  plan_.copies.reserve(2 * slots);
+  plan_.copies.reserve(4 * slots);  // also those of rows taken out of the plan again
+  updates_.reserve(slots);
 }
 
 Sequence* Scheduler::Impl::find(SequenceId id) const {

@@ -1,4 +1,5 @@
-// The blocks of one sequence, in the order of its tokens, and how far the prefix tree knows them.
+// The blocks of one sequence, in the order of its tokens, and how far the prefix tree knows them. A
+// table goes with one list of tokens, which may grow but does not change.
 #pragma once
 
 #include <cstdint>

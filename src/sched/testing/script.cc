@@ -1,4 +1,4 @@
-#include "sched/scheduler_script.h"
+#include "sched/testing/script.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "sched/scheduler_sim.h"
+#include "sched/testing/simulator.h"
 
 namespace pelton::sched::testing {
 namespace {

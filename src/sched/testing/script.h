@@ -1,5 +1,5 @@
 // Turns any bytes into a scheduler's life: a configuration, arrivals, cancels, finishes and steps,
-// run over the fake pages of scheduler_sim.h. Shared by the fuzz target and the property tests.
+// run over the fake pages of simulator.h. Shared by the fuzz target and the property tests.
 #pragma once
 
 #include <cstdint>

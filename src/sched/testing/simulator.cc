@@ -1,4 +1,4 @@
-#include "sched/scheduler_sim.h"
+#include "sched/testing/simulator.h"
 
 #include <fmt/format.h>
 
