@@ -243,62 +243,102 @@ void weigh_positions(const AttentionTask& task, const TileView& tile, ValueTile<
   }
 }
 
+// Where one group of keys and values lies.
 template <typename Format>
-void fold_tile(const AttentionTask& task, int32_t tile_begin, bool widen_tile, Fold& f) {
+struct StoredGroup {
+  const typename Format::Element* keys;
+  const typename Format::Element* values;
+  const float* key_scales;
+  const float* value_scales;
+};
+template <typename Format>
+[[gnu::always_inline]] inline StoredGroup<Format> stored_group(const AttentionTask& task,
+                                                               int32_t token) {
   using Element = typename Format::Element;
+  const KvLayerView& cache = task.cache;
+  const int32_t offset = token % cache.block_tokens;
+  const int64_t at = head_offset(cache, task.blocks[token / cache.block_tokens], task.kv_head);
+  const int64_t skip = static_cast<int64_t>(offset) * cache.head_dim;
+  StoredGroup<Format> group{reinterpret_cast<const Element*>(cache.keys + at) + skip,
+                            reinterpret_cast<const Element*>(cache.values + at) + skip, nullptr,
+                            nullptr};
+  if constexpr (Format::kScaled) {
+    const int64_t scales = at + scales_offset(cache) + offset * int64_t{4};
+    group.key_scales = reinterpret_cast<const float*>(cache.keys + scales);
+    group.value_scales = reinterpret_cast<const float*>(cache.values + scales);
+  }
+  return group;
+}
+
+// Widens the tile's keys and values, asking for the next tile's lines on the way.
+template <typename Format>
+[[gnu::always_inline]] inline void widen_tile(const TileView& tile, const KeyTile<Format>& keys,
+                                              const ValueTile<Format>& values, const Fold& f) {
+  constexpr int kLine = 64 / static_cast<int>(sizeof(typename Format::Element));
+  const int64_t d = f.head_dim;
+  for (int32_t g = tile.first_group; g < tile.end_group; ++g) {
+    float* wide = f.key_tile + g * kKeyGroup * f.stride;
+    for (int64_t i = 0; i < d * kKeyGroup; i += kLine) {
+      __builtin_prefetch(keys.ahead[g] + i);
+      for (int k = 0; k < kLine; k += kLanes) {
+        store(wide + i + k, Format::widen(keys.keys[g] + i + k));
+      }
+    }
+  }
+  for (int32_t j = tile.low; j < tile.high; ++j) {
+    const auto* from = values.values[j / kKeyGroup] + j % kKeyGroup * d;
+    const auto* ahead = values.ahead[j / kKeyGroup] + j % kKeyGroup * d;
+    float* to = f.value_tile + j * f.stride;
+    int64_t i = 0;
+    for (; i + kLanes <= d; i += kLanes) store(to + i, Format::widen(from + i));
+    if (i < d) store(to + i, widen_first<Format>(from + i, static_cast<int>(d - i)));
+    for (i = 0; i < d; i += kLine) __builtin_prefetch(ahead + i);
+  }
+}
+
+template <typename Format>
+void fold_tile(const AttentionTask& task, int32_t tile_begin, int32_t end, bool is_shared,
+               Fold& f) {
   TileView tile = view_tile(task, tile_begin);
   if (tile.first >= tile.end) return;
-  const KvLayerView& cache = task.cache;
   const int64_t d = f.head_dim;
-  const Element* keys[kGroupsPerTile] = {};
-  ValueTile<Format> stored;
-  stored.stride = d;
-  for (int32_t g = 0; g < kGroupsPerTile; ++g) stored.values[g] = nullptr;
+  KeyTile<Format> keys{};
+  ValueTile<Format> values{};
+  values.stride = d;
   for (int32_t g = tile.first_group; g < tile.end_group; ++g) {
     const int32_t token = tile_begin + g * kKeyGroup;
-    const int32_t offset = token % cache.block_tokens;
-    const int64_t at = head_offset(cache, task.blocks[token / cache.block_tokens], task.kv_head);
-    keys[g] = reinterpret_cast<const Element*>(cache.keys + at) + offset * d;
-    stored.values[g] = reinterpret_cast<const Element*>(cache.values + at) + offset * d;
-    if constexpr (Format::kScaled) {
-      const int64_t scales = at + scales_offset(cache) + offset * int64_t{4};
-      tile.key_scales[g] = reinterpret_cast<const float*>(cache.keys + scales);
-      tile.value_scales[g] = reinterpret_cast<const float*>(cache.values + scales);
-    }
+    const StoredGroup<Format> group = stored_group<Format>(task, token);
+    keys.keys[g] = group.keys;
+    values.values[g] = group.values;
+    tile.key_scales[g] = group.key_scales;
+    tile.value_scales[g] = group.value_scales;
+    const StoredGroup<Format> next =
+        token + kKeyTile < end ? stored_group<Format>(task, token + kKeyTile) : group;
+    keys.ahead[g] = next.keys;
+    values.ahead[g] = next.values;
   }
   const int32_t heads = task.num_heads;
   const int64_t row = static_cast<int64_t>(tile.first - task.first_position) * heads;
   const int rows = (tile.end - tile.first) * heads;
   const float* q = f.q + row * f.stride;
+  float* scores = f.scores + row * kKeyTile;
   if constexpr (kReadsPages<Format>) {
-    if (!widen_tile) {
-      for (int32_t g = tile.first_group; g < tile.end_group; ++g) {
-        score_group<Format>(q, f.stride, rows, keys[g], d,
-                            f.scores + row * kKeyTile + g * kKeyGroup);
-      }
+    if (!is_shared) {
+      score_tile<Format>(q, f.stride, rows, keys, tile.first_group, tile.end_group, d, scores);
       softmax_tile<Format>(task, tile, f);
-      weigh_positions<Format>(task, tile, stored, f);
+      weigh_positions<Format>(task, tile, values, f);
       return;
     }
   }
-  // Many rows share the tile: widen it once.
-  for (int32_t g = tile.first_group; g < tile.end_group; ++g) {
-    float* wide = f.key_tile + g * kKeyGroup * f.stride;
-    for (int64_t i = 0; i < d * kKeyGroup; i += kLanes) store(wide + i, Format::widen(keys[g] + i));
-    score_group<FormatF32>(q, f.stride, rows, wide, d, f.scores + row * kKeyTile + g * kKeyGroup);
-  }
-  ValueTile<FormatF32> wide_values;
+  widen_tile<Format>(tile, keys, values, f);
+  KeyTile<FormatF32> wide_keys{};
+  ValueTile<FormatF32> wide_values{};
   wide_values.stride = f.stride;
   for (int32_t g = 0; g < kGroupsPerTile; ++g) {
-    wide_values.values[g] = f.value_tile + g * kKeyGroup * f.stride;
+    wide_keys.keys[g] = wide_keys.ahead[g] = f.key_tile + g * kKeyGroup * f.stride;
+    wide_values.values[g] = wide_values.ahead[g] = f.value_tile + g * kKeyGroup * f.stride;
   }
-  for (int32_t j = tile.low; j < tile.high; ++j) {
-    const Element* from = stored.values[j / kKeyGroup] + j % kKeyGroup * d;
-    float* to = f.value_tile + j * f.stride;
-    int64_t i = 0;
-    for (; i + kLanes <= d; i += kLanes) store(to + i, Format::widen(from + i));
-    if (i < d) store(to + i, widen_first<Format>(from + i, static_cast<int>(d - i)));
-  }
+  score_tile<FormatF32>(q, f.stride, rows, wide_keys, tile.first_group, tile.end_group, d, scores);
   softmax_tile<Format>(task, tile, f);
   weigh_positions<FormatF32>(task, tile, wide_values, f);
 }
@@ -317,9 +357,9 @@ void fold_chunk(const AttentionTask& task, int32_t begin, int32_t end, Fold& f) 
   const int32_t first_tile = larger(begin, lowest) / kKeyTile * kKeyTile;
   const int32_t stop = smaller(end, last + 1);
   // A widened tile pays for itself from about three row blocks on; the rarer formats always widen.
-  const bool widen_tile = rows > 12 || !kReadsPages<Format>;
+  const bool is_shared = rows > 12 || !kReadsPages<Format>;
   for (int32_t t = first_tile; t < stop; t += kKeyTile) {
-    fold_tile<Format>(task, t, widen_tile, f);
+    fold_tile<Format>(task, t, stop, is_shared, f);
   }
 }
 

@@ -9,6 +9,8 @@ constexpr int kVecsPerGroup = kKeyGroup / kLanes;
 // Accumulators that fit the registers beside operands.
 constexpr int kAccumulators = kLanes == 16 ? 24 : 12;
 constexpr int kMaxScoreRows = kAccumulators / kVecsPerGroup < 6 ? kAccumulators / kVecsPerGroup : 6;
+// Up to so many rows the memory is slower than the products, and worth asking ahead.
+constexpr int kFewRows = 4;
 constexpr int kMaxValueRows = kLanes >= 8 ? 6 : 3;
 
 template <int kValue>
@@ -22,37 +24,65 @@ template <int kMost, typename F>
   if constexpr (kMost > 1) with_height<kMost - 1>(height, f);
 }
 
-// scores[r][0..15] = query row r . keys of one group, for R rows.
-template <typename Format, int R>
+// Keys of a tile's groups, and of the same groups of the tile that follows (or of this one again),
+// whose lines are asked for while these are used: a page's runs are too short for the hardware to
+// see them coming.
+template <typename Format>
+struct KeyTile {
+  const typename Format::Element* keys[kKeyTile / kKeyGroup];
+  const typename Format::Element* ahead[kKeyTile / kKeyGroup];
+};
+
+// scores[r][g * 16 ..] = query row r . keys of group g, for R rows and the G groups from `first`
+// on.
+template <typename Format, int R, int G>
 [[gnu::always_inline]] inline void score_rows(const float* q, int64_t q_stride,
-                                              const typename Format::Element* keys,
+                                              const KeyTile<Format>& tile, int first,
                                               int64_t head_dim, float* scores) {
-  Vec sums[R][kVecsPerGroup];
+  constexpr int kVecs = G * kVecsPerGroup;
+  const typename Format::Element* keys[G];
+  for (int g = 0; g < G; ++g) keys[g] = tile.keys[first + g];
+  Vec sums[R][kVecs];
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kVecsPerGroup; ++v) sums[r][v] = zero();
+    for (int v = 0; v < kVecs; ++v) sums[r][v] = zero();
   }
   for (int64_t d = 0; d < head_dim; ++d) {
-    Vec k[kVecsPerGroup];
-    for (int v = 0; v < kVecsPerGroup; ++v) k[v] = Format::widen(keys + d * kKeyGroup + v * kLanes);
+    if constexpr (R <= kFewRows) {
+      for (int g = 0; g < G; ++g) __builtin_prefetch(tile.ahead[first + g] + d * kKeyGroup);
+    }
+    Vec k[kVecs];
+    for (int v = 0; v < kVecs; ++v) {
+      k[v] = Format::widen(keys[v / kVecsPerGroup] + d * kKeyGroup + v % kVecsPerGroup * kLanes);
+    }
     for (int r = 0; r < R; ++r) {
       const Vec x = broadcast(q + r * q_stride + d);
-      for (int v = 0; v < kVecsPerGroup; ++v) sums[r][v] = fma(x, k[v], sums[r][v]);
+      for (int v = 0; v < kVecs; ++v) sums[r][v] = fma(x, k[v], sums[r][v]);
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < kVecsPerGroup; ++v) store(scores + r * kKeyTile + v * kLanes, sums[r][v]);
+    for (int v = 0; v < kVecs; ++v) {
+      store(scores + r * kKeyTile + first * kKeyGroup + v * kLanes, sums[r][v]);
+    }
   }
 }
 
-// The same for any number of rows, cut into blocks of nearly equal height.
+// The same for any number of rows, cut into blocks of nearly equal height, and groups [first, end).
 template <typename Format>
-void score_group(const float* q, int64_t q_stride, int rows, const typename Format::Element* keys,
-                 int64_t head_dim, float* scores) {
+void score_tile(const float* q, int64_t q_stride, int rows, const KeyTile<Format>& tile, int first,
+                int end, int64_t head_dim, float* scores) {
   while (rows > 0) {
     const int blocks = (rows + kMaxScoreRows - 1) / kMaxScoreRows;
     const int height = (rows + blocks - 1) / blocks;
-    with_height<kMaxScoreRows>(
-        height, [&](auto h) { score_rows<Format, h.value>(q, q_stride, keys, head_dim, scores); });
+    with_height<kMaxScoreRows>(height, [&](auto h) {
+      constexpr int kRows = h.value;
+      int g = first;
+      if constexpr (2 * kRows * kVecsPerGroup <= kAccumulators) {
+        for (; g + 2 <= end; g += 2) {
+          score_rows<Format, kRows, 2>(q, q_stride, tile, g, head_dim, scores);
+        }
+      }
+      for (; g < end; ++g) score_rows<Format, kRows, 1>(q, q_stride, tile, g, head_dim, scores);
+    });
     q += height * q_stride;
     scores += height * kKeyTile;
     rows -= height;
@@ -64,6 +94,7 @@ void score_group(const float* q, int64_t q_stride, int rows, const typename Form
 template <typename Format>
 struct ValueTile {
   const typename Format::Element* values[kKeyTile / kKeyGroup];
+  const typename Format::Element* ahead[kKeyTile / kKeyGroup];  // as in KeyTile
   int64_t stride = 0;
   int begin = 0;
   int end = 0;
@@ -86,12 +117,32 @@ template <typename Format, int R, int V, bool kTail>
     const int end = tile.end - first < kKeyGroup ? tile.end - first : kKeyGroup;
     const auto* row = tile.values[g] + column;
     for (int j = begin; j < end; ++j) {
-      Vec p[R];
-      for (int r = 0; r < R; ++r) p[r] = broadcast(weights + r * kKeyTile + first + j);
-      for (int v = 0; v < V; ++v) {
+      const float* p = weights + first + j;
+      if constexpr (R <= kFewRows) {
+        constexpr int kLine = 64 / static_cast<int>(sizeof(typename Format::Element));
+        for (int i = 0; i < V * kLanes; i += kLine) {
+          __builtin_prefetch(tile.ahead[g] + column + j * tile.stride + i);
+        }
+      }
+      const auto widened = [&](int v) {
         const auto* at = row + j * tile.stride + v * kLanes;
-        const Vec x = kTail ? widen_first<Format>(at, lanes) : Format::widen(at);
-        for (int r = 0; r < R; ++r) sums[r][v] = fma(p[r], x, sums[r][v]);
+        return kTail ? widen_first<Format>(at, lanes) : Format::widen(at);
+      };
+      // The smaller side stays in registers.
+      if constexpr (R > V) {
+        Vec x[V];
+        for (int v = 0; v < V; ++v) x[v] = widened(v);
+        for (int r = 0; r < R; ++r) {
+          const Vec w = broadcast(p + r * kKeyTile);
+          for (int v = 0; v < V; ++v) sums[r][v] = fma(w, x[v], sums[r][v]);
+        }
+      } else {
+        Vec w[R];
+        for (int r = 0; r < R; ++r) w[r] = broadcast(p + r * kKeyTile);
+        for (int v = 0; v < V; ++v) {
+          const Vec x = widened(v);
+          for (int r = 0; r < R; ++r) sums[r][v] = fma(w[r], x, sums[r][v]);
+        }
       }
     }
   }
