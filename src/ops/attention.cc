@@ -188,6 +188,61 @@ float* block_states(const Plan& plan, const Scratch& scratch, int64_t block, con
              plan.state_floats;
 }
 
+// One call's tasks: first the chunks of the split blocks, then the whole blocks.
+struct Tasks {
+  StepContext& context;
+  const AttentionArgs& args;
+  const Plan& plan;
+  const Scratch& scratch;
+  std::span<const RowBlock> blocks;
+  int64_t split = 0;        // the first so many blocks are split,
+  int64_t split_items = 0;  // into so many tasks
+
+  int64_t count() const {
+    return split_items + (std::ssize(blocks) - split) * plan.tasks_per_block;
+  }
+  void run(int64_t item, int thread) const {
+    float* own = scratch.threads + thread * kernels::attention_scratch_floats(args.cache.head_dim);
+    if (item >= split_items) {
+      const int64_t rest = item - split_items;
+      const RowBlock& b = blocks[static_cast<size_t>(split + rest / plan.tasks_per_block)];
+      context.cpu.attention.attend(make_task(args, plan, b, rest % plan.tasks_per_block), own);
+      return;
+    }
+    int64_t block = split - 1;
+    while (blocks[static_cast<size_t>(block)].first_item > item) --block;
+    const RowBlock& b = blocks[static_cast<size_t>(block)];
+    const int64_t index = item - b.first_item;
+    const int64_t chunk = index % b.num_chunks;
+    AttentionTask task = make_task(args, plan, b, index / b.num_chunks);
+    task.state =
+        block_states(plan, scratch, block, b, task) + chunk * task.num_heads * plan.state_floats;
+    task.chunk_begin = static_cast<int32_t>(b.first_chunk + chunk) * b.chunk_tokens;
+    context.cpu.attention.attend(task, own);
+  }
+  // Merges the chunks of one split block's head group, in order.
+  void merge(int64_t item) const {
+    const int64_t block = item / plan.tasks_per_block;
+    const RowBlock& b = blocks[static_cast<size_t>(block)];
+    const AttentionTask task = make_task(args, plan, b, item % plan.tasks_per_block);
+    context.cpu.attention.merge(
+        {.states = block_states(plan, scratch, block, b, task),
+         .num_chunks = b.num_chunks,
+         .num_heads = task.num_heads,
+         .head_dim = args.cache.head_dim,
+         .sinks = args.variant.sinks != nullptr ? args.variant.sinks + task.first_head : nullptr,
+         .out = task.out + int64_t{task.first_head} * args.cache.head_dim});
+  }
+  // Multiply-adds of the whole call.
+  int64_t work() const {
+    int64_t keys = 0;
+    for (const RowBlock& b : blocks) {
+      keys += int64_t{b.num_positions} * visible_keys(args.variant, b.first_position);
+    }
+    return keys * plan.heads * args.cache.head_dim * 2;
+  }
+};
+
 }  // namespace
 
 Status kv_append(StepContext& context, const KvAppendArgs& args) {
@@ -236,58 +291,20 @@ Status attention(StepContext& context, const AttentionArgs& args) {
   const auto height = static_cast<int32_t>(std::clamp<int64_t>(wanted, 1, tallest));
   const std::span<RowBlock> blocks(scratch.blocks,
                                    static_cast<size_t>(cut_rows(args, height, scratch.blocks)));
-  int64_t split_items = 0;
-  const int64_t split = split_blocks(args, plan, blocks, &split_items);
-
-  const int64_t scratch_floats = kernels::attention_scratch_floats(args.cache.head_dim);
-  const auto run = [&](int64_t item, int thread) {
-    float* own = scratch.threads + thread * scratch_floats;
-    if (item >= split_items) {
-      const int64_t rest = item - split_items;
-      const RowBlock& b = blocks[static_cast<size_t>(split + rest / plan.tasks_per_block)];
-      context.cpu.attention.attend(make_task(args, plan, b, rest % plan.tasks_per_block), own);
-      return;
-    }
-    int64_t block = split - 1;
-    while (blocks[static_cast<size_t>(block)].first_item > item) --block;
-    const RowBlock& b = blocks[static_cast<size_t>(block)];
-    const int64_t index = item - b.first_item;
-    AttentionTask task = make_task(args, plan, b, index / b.num_chunks);
-    const int64_t chunk = index % b.num_chunks;
-    task.state =
-        block_states(plan, scratch, block, b, task) + chunk * task.num_heads * plan.state_floats;
-    task.chunk_begin = static_cast<int32_t>(b.first_chunk + chunk) * b.chunk_tokens;
-    context.cpu.attention.attend(task, own);
-  };
-  const int64_t items = split_items + (std::ssize(blocks) - split) * plan.tasks_per_block;
-  int64_t work = 0;
-  for (const RowBlock& b : blocks) {
-    work += int64_t{b.num_positions} * visible_keys(args.variant, b.first_position);
-  }
-  if (work * plan.heads * args.cache.head_dim * 2 < kSerialWork) {
-    for (int64_t i = 0; i < items; ++i) run(i, 0);
+  Tasks tasks{context, args, plan, scratch, blocks};
+  tasks.split = split_blocks(args, plan, blocks, &tasks.split_items);
+  if (tasks.work() < kSerialWork) {
+    for (int64_t i = 0; i < tasks.count(); ++i) tasks.run(i, 0);
   } else {
-    context.pool.parallel_for(items, run);
+    context.pool.parallel_for(tasks.count(), [&](int64_t i, int thread) { tasks.run(i, thread); });
   }
 
-  const auto merge = [&](int64_t item, int /*thread*/) {
-    const int64_t block = item / plan.tasks_per_block;
-    const RowBlock& b = blocks[static_cast<size_t>(block)];
-    const AttentionTask task = make_task(args, plan, b, item % plan.tasks_per_block);
-    context.cpu.attention.merge(
-        {.states = block_states(plan, scratch, block, b, task),
-         .num_chunks = b.num_chunks,
-         .num_heads = task.num_heads,
-         .head_dim = args.cache.head_dim,
-         .sinks = args.variant.sinks != nullptr ? args.variant.sinks + task.first_head : nullptr,
-         .out = task.out + int64_t{task.first_head} * args.cache.head_dim});
-  };
-  const int64_t merges = split * plan.tasks_per_block;
+  const int64_t merges = tasks.split * plan.tasks_per_block;
   constexpr int64_t kSerialMerges = 64;
   if (merges <= kSerialMerges) {
-    for (int64_t i = 0; i < merges; ++i) merge(i, 0);
+    for (int64_t i = 0; i < merges; ++i) tasks.merge(i);
   } else {
-    context.pool.parallel_for(merges, merge);
+    context.pool.parallel_for(merges, [&](int64_t i, int /*thread*/) { tasks.merge(i); });
   }
   return {};
 }
