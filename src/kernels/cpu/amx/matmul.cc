@@ -1,7 +1,148 @@
+// Products of 8-bit activation rows with packed weights on AMX tiles, for calls of 16 rows and
+// more.
+//
+// A packed block is the right operand as it lies: eight tile rows of 64 bytes, four columns of K a
+// row for each of 16 outputs. Sixteen activation rows give 16 x 16 exact integer dots, which then
+// take the AVX-512 level's float steps in its order: every output has that level's bits. Fewer rows
+// and rows beyond a multiple of 16 go through that level's code.
+#include <immintrin.h>
+
+#include <cstdint>
+
 #include "kernels/cpu/levels.h"
 
 namespace pelton::kernels::amx {
+namespace {
 
-void fill_matmul(MatmulKernels& /*kernels*/) {}
+#include "kernels/cpu/shared/matmul_formats.inl"
+#include "kernels/cpu/shared/matmul_isa_512.inl"
+
+static_assert(Isa::kGroups == 1);
+
+#include "kernels/cpu/shared/matmul_vnni_512.inl"
+
+static_assert(Isa::kRows == kTileRows);
+
+#include "kernels/cpu/shared/matmul_int8.inl"
+
+constexpr int kAmxRows = 16;
+
+// Tiles 0, 1: dots of whole blocks or halves [16][16] int32. 2: activations [16][32]. 3, 4: their
+// halves [16][16]. 5: weights [8][64]. 6, 7: their halves [4][64].
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 32, 16, 16, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 8, 4, 4};
+};
+
+struct alignas(64) Dots {
+  int32_t values[2][kAmxRows][kTileRows];
+};
+
+template <class F>
+[[gnu::always_inline]] inline void block_dots(const int8_t* activations, Dots* out) {
+  _tile_zero(0);
+  if constexpr (F::kDot == Dot::kHalves) {
+    _tile_zero(1);
+    _tile_loadd(3, activations, kBlockColumns);
+    _tile_loadd(4, activations + 16, kBlockColumns);
+    _tile_dpbsud(0, 3, 6);
+    _tile_dpbsud(1, 4, 7);
+    _tile_stored(1, out->values[1], 64);
+  } else {
+    _tile_loadd(2, activations, kBlockColumns);
+    _tile_dpbsud(0, 2, 5);
+  }
+  _tile_stored(0, out->values[0], 64);
+}
+
+template <class F>
+[[gnu::always_inline]] inline void load_weight_tiles(const uint8_t* codes) {
+  if constexpr (F::kDot == Dot::kHalves) {
+    _tile_loadd(6, codes, 64);
+    _tile_loadd(7, codes + 256, 64);
+  } else {
+    _tile_loadd(5, codes, 64);
+  }
+}
+
+// Row m of a block from its integer dots.
+template <class F>
+[[gnu::always_inline]] inline __m512 add_row(const Block<F>& b, const BlockActivations& a,
+                                             int64_t m, const Dots& from, int row, __m512 acc) {
+  __m512i dots[2];
+  dots[0] = _mm512_load_si512(from.values[0][row]);
+  if constexpr (F::kDot == Dot::kHalves) dots[1] = _mm512_load_si512(from.values[1][row]);
+  if constexpr (kHasOffset<F>) {
+    constexpr int kWords = F::kDot == Dot::kHalves ? 2 : 1;
+    for (int i = 0; i < kWords; ++i) {
+      dots[i] = _mm512_add_epi32(dots[i], broadcast_word(a.offsets + kWords * m + i));
+    }
+  }
+  return add_dots<F>(dots, b.scale, b.addend, b.minimum, a, m, acc);
+}
+
+template <WeightFormat kFormat>
+void tile_amx(const ProductArgs& args, int64_t tile) {
+  using F = Format<Isa, kFormat>;
+  Cursor<kFormat> at(args, tile);
+  alignas(64) float acc[kMaxProductRows * kTileRows];
+  alignas(64) uint8_t codes[8 * 64];
+  Dots dots;
+  for (int64_t m = 0; m < args.rows; ++m) Isa::store(acc + m * kTileRows, Isa::zero());
+  const int64_t full = args.rows / kAmxRows * kAmxRows;
+  for (int64_t left = args.quantized->blocks; left > 0; left -= F::kRecordBlocks) {
+    Record<F> record;
+    load_record<F>(at.record, 0, &record);
+#pragma GCC unroll 1
+    for (int i = 0; i < F::kRecordBlocks; ++i) {
+      const Block<F> b = load_block<F>(at.low, at.high, record, 0, i);
+      for (int g = 0; g < 8; ++g) _mm512_store_si512(codes + 64 * g, b.w[g]);
+      load_weight_tiles<F>(codes);
+      for (int64_t m = 0; m < full; m += kAmxRows) {
+        block_dots<F>(at.a.codes + kBlockColumns * m, &dots);
+        for (int row = 0; row < kAmxRows; ++row) {
+          float* sum = acc + (m + row) * kTileRows;
+          Isa::store(sum, add_row(b, at.a, m + row, dots, row, Isa::load_float(sum)));
+        }
+      }
+      for (int64_t m = full; m < args.rows; ++m) {
+        float* sum = acc + m * kTileRows;
+        Isa::store(sum, add_block(b, at.a, m, Isa::load_float(sum)));
+      }
+      at.next();
+    }
+    at.record += Cursor<kFormat>::kGeometry.scales;
+  }
+  for (int64_t m = 0; m < args.rows; ++m) {
+    store_outputs(args, m, tile * kTileRows, Isa::load_float(acc + m * kTileRows));
+  }
+}
+
+template <WeightFormat kFormat>
+void product_amx(const ProductArgs& args) {
+  if (args.rows < kAmxRows) return product<kFormat>(args);
+  const TileConfig config;
+  _tile_loadconfig(&config);
+  for (int64_t tile = args.first_tile; tile < args.last_tile; ++tile) {
+    tile_amx<kFormat>(args, tile);
+  }
+  _tile_release();
+}
+
+template <WeightFormat... kFormats>
+void fill(MatmulKernels& kernels) {
+  ((kernels.int8[static_cast<int>(kFormats)] = product_amx<kFormats>), ...);
+}
+
+}  // namespace
+
+void fill_matmul(MatmulKernels& kernels) {
+  using enum WeightFormat;
+  fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS,
+       kMXFP4>(kernels);
+}
 
 }  // namespace pelton::kernels::amx

@@ -13,8 +13,8 @@ void fill_matmul_exact(MatmulKernels& kernels);
 
 namespace {
 
-#include "kernels/cpu/avx512/matmul_isa.inl"
 #include "kernels/cpu/shared/matmul_formats.inl"
+#include "kernels/cpu/shared/matmul_isa_512.inl"
 
 static_assert(Isa::kGroups * Isa::kRows == kTileRows);
 

@@ -13,12 +13,12 @@ void fill_matmul_int8(MatmulKernels& kernels);
 
 namespace {
 
-#include "kernels/cpu/avx512/matmul_isa.inl"
 #include "kernels/cpu/shared/matmul_formats.inl"
+#include "kernels/cpu/shared/matmul_isa_512.inl"
 
 static_assert(Isa::kGroups == 1);
 
-#include "kernels/cpu/avx512/matmul_blocks.inl"
+#include "kernels/cpu/shared/matmul_vnni_512.inl"
 
 static_assert(Isa::kRows == kTileRows);
 
