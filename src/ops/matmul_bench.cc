@@ -43,7 +43,7 @@ struct Buffer {
 
 // Best of several passes over memory that no cache holds, GB/s.
 double read_bandwidth(ThreadPool& pool) {
-  const Buffer buffer(size_t{256} << 20);
+  const Buffer buffer(size_t{512} << 20);
   constexpr size_t kChunk = 1 << 20;
   double best = 0;
   for (int pass = 0; pass < 6; ++pass) {
@@ -79,7 +79,7 @@ void measure(const LayerShape& shape, int64_t m, const Options& options, ThreadP
   const PackPlan plan = plan_pack(shape.format, shape.rows, shape.columns);
   // Copies of the matrix in turn, so that at M = 1 weights come from memory as in a real step.
   const size_t copies =
-      m >= 64 ? 1 : std::clamp<size_t>((size_t{160} << 20) / plan.bytes + 1, 1, 400);
+      m >= 64 ? 1 : std::clamp<size_t>((size_t{512} << 20) / plan.bytes + 1, 1, 4000);
   const Buffer packed(plan.bytes * copies);
   Random rng(1);
   const std::vector<std::byte> source =

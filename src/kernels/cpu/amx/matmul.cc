@@ -27,61 +27,34 @@ static_assert(Isa::kRows == kTileRows);
 
 constexpr int kAmxRows = 16;
 
-// Tiles 0, 1: dots of whole blocks or halves [16][16] int32. 2: activations [16][32]. 3, 4: their
-// halves [16][16]. 5: weights [8][64]. 6, 7: their halves [4][64].
+// Tile 0: dots of a block [16][16] int32. 1: activations [16][32]. 2: weights [8][64].
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
   uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 64, 32, 16, 16, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 8, 4, 4};
+  uint16_t row_bytes[16] = {64, 32, 64};
+  uint8_t rows[16] = {16, 16, 8};
 };
 
 struct alignas(64) Dots {
-  int32_t values[2][kAmxRows][kTileRows];
+  int32_t values[kAmxRows][kTileRows];
 };
 
-template <class F>
 [[gnu::always_inline]] inline void block_dots(const int8_t* activations, Dots* out) {
   _tile_zero(0);
-  if constexpr (F::kDot == Dot::kHalves) {
-    _tile_zero(1);
-    _tile_loadd(3, activations, kBlockColumns);
-    _tile_loadd(4, activations + 16, kBlockColumns);
-    _tile_dpbsud(0, 3, 6);
-    _tile_dpbsud(1, 4, 7);
-    _tile_stored(1, out->values[1], 64);
-  } else {
-    _tile_loadd(2, activations, kBlockColumns);
-    _tile_dpbsud(0, 2, 5);
-  }
-  _tile_stored(0, out->values[0], 64);
-}
-
-template <class F>
-[[gnu::always_inline]] inline void load_weight_tiles(const uint8_t* codes) {
-  if constexpr (F::kDot == Dot::kHalves) {
-    _tile_loadd(6, codes, 64);
-    _tile_loadd(7, codes + 256, 64);
-  } else {
-    _tile_loadd(5, codes, 64);
-  }
+  _tile_loadd(1, activations, kBlockColumns);
+  _tile_dpbsud(0, 1, 2);
+  _tile_stored(0, out->values, 64);
 }
 
 // Row m of a block from its integer dots.
 template <class F>
 [[gnu::always_inline]] inline __m512 add_row(const Block<F>& b, const BlockActivations& a,
                                              int64_t m, const Dots& from, int row, __m512 acc) {
-  __m512i dots[2];
-  dots[0] = _mm512_load_si512(from.values[0][row]);
-  if constexpr (F::kDot == Dot::kHalves) dots[1] = _mm512_load_si512(from.values[1][row]);
-  if constexpr (kHasOffset<F>) {
-    constexpr int kWords = F::kDot == Dot::kHalves ? 2 : 1;
-    for (int i = 0; i < kWords; ++i) {
-      dots[i] = _mm512_add_epi32(dots[i], broadcast_word(a.offsets + kWords * m + i));
-    }
-  }
-  return add_dots<F>(dots, b.scale, b.addend, b.minimum, a, m, acc);
+  static_assert(F::kDot != Dot::kHalves);
+  __m512i dots = _mm512_load_si512(from.values[row]);
+  if constexpr (kHasOffset<F>) dots = _mm512_add_epi32(dots, broadcast_word(a.offsets + m));
+  return add_dots<F>(&dots, b.scale, b.addend, b.minimum, a, m, acc);
 }
 
 template <WeightFormat kFormat>
@@ -100,9 +73,9 @@ void tile_amx(const ProductArgs& args, int64_t tile) {
     for (int i = 0; i < F::kRecordBlocks; ++i) {
       const Block<F> b = load_block<F>(at.low, at.high, record, 0, i);
       for (int g = 0; g < 8; ++g) _mm512_store_si512(codes + 64 * g, b.w[g]);
-      load_weight_tiles<F>(codes);
+      _tile_loadd(2, codes, 64);
       for (int64_t m = 0; m < full; m += kAmxRows) {
-        block_dots<F>(at.a.codes + kBlockColumns * m, &dots);
+        block_dots(at.a.codes + kBlockColumns * m, &dots);
         for (int row = 0; row < kAmxRows; ++row) {
           float* sum = acc + (m + row) * kTileRows;
           Isa::store(sum, add_row(b, at.a, m + row, dots, row, Isa::load_float(sum)));
@@ -141,8 +114,8 @@ void fill(MatmulKernels& kernels) {
 
 void fill_matmul(MatmulKernels& kernels) {
   using enum WeightFormat;
-  fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS,
-       kMXFP4>(kernels);
+  // Formats with a scale for every 16 columns would fill half a tile row: AVX-512 is faster there.
+  fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kIQ4_NL, kIQ4_XS, kMXFP4>(kernels);
 }
 
 }  // namespace pelton::kernels::amx
