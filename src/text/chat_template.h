@@ -11,16 +11,11 @@
 #include <vector>
 
 #include "base/result.h"
+#include "text/template_limits.h"
 
 namespace pelton::text {
 
 using OrderedJson = nlohmann::ordered_json;
-
-struct TemplateLimits {
-  int64_t max_steps = 5'000'000;
-  size_t max_output_bytes = 16u << 20;
-  int max_depth = 64;
-};
 
 class ChatTemplate {
  public:

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "text/chat_template.h"
+#include "pelton/status.h"
+#include "text/template_limits.h"
 
 namespace pelton::text::jinja {
 
