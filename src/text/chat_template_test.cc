@@ -76,7 +76,9 @@ TEST(ChatTemplate, PiecesJoinToThePrompt) {
       std::string joined;
       for (size_t p = 0; p < pieces->size(); ++p) {
         EXPECT_FALSE((*pieces)[p].text.empty());
-        if (p > 0) EXPECT_NE((*pieces)[p].from_user, (*pieces)[p - 1].from_user);
+        if (p > 0) {
+          EXPECT_NE((*pieces)[p].from_user, (*pieces)[p - 1].from_user);
+        }
         joined += (*pieces)[p].text;
       }
       EXPECT_EQ(joined, *text);

@@ -151,8 +151,13 @@ Value multiply(Run& run, const Value& left, const Value& right) {
   }
   const int64_t times = std::max<int64_t>(0, *count);
   if (const auto* text = sequence.get_if<Text>()) {
+    const size_t limit = run.limits().max_output_bytes;
+    if (!text->empty() && static_cast<size_t>(times) > limit / text->size()) {
+      run.fail(fmt::format("a text grows past the limit of {} bytes", limit));
+      return {};
+    }
     TextBuilder out(run);
-    for (int64_t i = 0; i < times && !text->empty() && run.spend(1); ++i) out.append(*text);
+    for (int64_t i = 0; i < times && !text->empty() && run.ok(); ++i) out.append(*text);
     return out.take();
   }
   std::vector<Value> items;
@@ -275,20 +280,12 @@ Value Interpreter::eval_arithmetic(const Expr& expr) {
 }
 
 Value Interpreter::eval_concat(const Expr& expr) {
-  const std::vector<Value> values = eval_all(expr.operands);
-  const bool markup = std::any_of(values.begin(), values.end(), [](const Value& value) {
-    return value.string() && value.as<Text>().markup();
-  });
   TextBuilder out(run_);
-  for (const Value& value : values) {
+  for (const ExprPtr& operand : expr.operands) {
+    append_str(out, eval(*operand));
     if (!run_.ok()) return {};
-    if (markup) {
-      out.append(escape_html(run_, to_text(run_, value)));
-    } else {
-      append_str(out, value);
-    }
   }
-  return markup ? out.take().as_markup() : out.take();
+  return out.take();
 }
 
 Value Interpreter::eval_compare(const Expr& expr) {

@@ -56,10 +56,10 @@ Value filter_indent(Interpreter& in, const Value& input, Arguments& arguments) {
     if (!fail_if_undefined(run, input)) run.fail("indent needs a string");
     return {};
   }
-  const Text indent =
-      a[0].string() ? a[0].as<Text>() : multiply(run, Text(" "), to_int(run, a[0], 4)).as<Text>();
+  const Text indent = a[0].string() ? a[0].as<Text>()
+                                    : to_text(run, multiply(run, Text(" "), to_int(run, a[0], 4)));
   // A line end is added first, so that a final line end gives one more, empty line.
-  std::vector<Value> lines = split_lines(run, add(run, input, Text("\n")).as<Text>(), false);
+  std::vector<Value> lines = split_lines(run, to_text(run, add(run, input, Text("\n"))), false);
   if (!run.ok()) return {};
   TextBuilder out(run);
   for (size_t i = 0; i < lines.size() && run.ok(); ++i) {

@@ -164,21 +164,19 @@ Interpreter::Flow Interpreter::execute_for(const Stmt& statement, TextBuilder& o
   auto items = iterate(run_, source);
   if (items) items = filtered(statement, std::move(items));
   if (!run_.ok() || !items) return Flow::kNext;
-  if (items->items.empty()) {
-    if (statement.otherwise.empty()) return Flow::kNext;
-    Enter enter(*this, scope_);
-    return execute(statement.otherwise, out);
-  }
   if (!run_.hold(sizeof(LoopState))) return Flow::kNext;
   loops_.push_back(std::make_unique<LoopState>());
   LoopState& loop = *loops_.back();
   loop.items = std::move(items);
-  return execute_iterations(statement, loop, out);
+  const bool completed = execute_iterations(statement, loop, out);
+  if (!run_.ok() || completed || statement.otherwise.empty()) return Flow::kNext;
+  Enter enter(*this, scope_);
+  return execute(statement.otherwise, out);
 }
 
-Interpreter::Flow Interpreter::execute_iterations(const Stmt& statement, LoopState& loop,
-                                                  TextBuilder& out) {
+bool Interpreter::execute_iterations(const Stmt& statement, LoopState& loop, TextBuilder& out) {
   const auto items = loop.items;
+  bool completed = false;
   for (loop.index = 0; loop.index < items->items.size(); ++loop.index) {
     if (!run_.spend(1)) break;
     Enter enter(*this, scope_);
@@ -186,8 +184,9 @@ Interpreter::Flow Interpreter::execute_iterations(const Stmt& statement, LoopSta
     assign_name("loop", Loop{&loop});
     const Flow flow = execute(statement.body, out);
     if (flow == Flow::kBreak || !run_.ok()) break;
+    completed |= flow == Flow::kNext;
   }
-  return Flow::kNext;
+  return completed;
 }
 
 Text Interpreter::capture(const Body& body) {

@@ -60,7 +60,9 @@ class Interpreter {
   Flow execute_statement(const Stmt& statement, TextBuilder& out);
   Flow execute_if(const Stmt& statement, TextBuilder& out);
   Flow execute_for(const Stmt& statement, TextBuilder& out);
-  Flow execute_iterations(const Stmt& statement, LoopState& loop, TextBuilder& out);
+  // Whether an iteration reached the end of the body: as in jinja2, one that was left by `continue`
+  // or `break` does not keep the loop's else from running.
+  bool execute_iterations(const Stmt& statement, LoopState& loop, TextBuilder& out);
   std::shared_ptr<const Sequence> filtered(const Stmt& statement,
                                            std::shared_ptr<const Sequence> items);
   void execute_set_block(const Stmt& statement);

@@ -27,7 +27,7 @@ bool Run::hold(size_t bytes) {
   if (!spend(1 + static_cast<int64_t>(bytes / 256))) return false;
   if (bytes > bytes_left_) {
     fail(fmt::format("the budget of {} bytes of intermediate values is spent",
-                     limits_.max_output_bytes * 16));
+                     byte_budget(limits_)));
     return false;
   }
   bytes_left_ -= bytes;

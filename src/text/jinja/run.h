@@ -13,11 +13,7 @@ namespace pelton::text::jinja {
 class Run {
  public:
   explicit Run(const TemplateLimits& limits)
-      : limits_(limits),
-        steps_left_(limits.max_steps),
-        // Every text and list made during a rendering, together: bounds memory without tracking
-        // what is still alive.
-        bytes_left_(limits.max_output_bytes * 16) {}
+      : limits_(limits), steps_left_(limits.max_steps), bytes_left_(byte_budget(limits)) {}
 
   bool ok() const { return status_.ok(); }
   const Status& status() const { return status_; }
@@ -35,6 +31,11 @@ class Run {
   // A new text or container of `bytes`.
   bool hold(size_t bytes);
 
+  // Every text and container made during a rendering, together: bounds memory without tracking what
+  // is still alive.
+  static size_t byte_budget(const TemplateLimits& limits) {
+    return limits.max_output_bytes * 16 + (16u << 20);
+  }
   const TemplateLimits& limits() const { return limits_; }
 
  private:

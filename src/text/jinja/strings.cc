@@ -102,8 +102,7 @@ std::vector<Value> split_space(Run& run, const Text& text, int64_t limit) {
   size_t at = skip_space_forward(text.view(), 0, true);
   while (at < text.size() && run.spend(1)) {
     if (limit == 0) {
-      const size_t end = skip_space_backward(text.view(), text.size(), true);
-      out.emplace_back(substring(run, text, at, end));
+      out.emplace_back(substring(run, text, at, text.size()));
       break;
     }
     const size_t end = skip_space_forward(text.view(), at, false);
@@ -119,8 +118,7 @@ std::vector<Value> rsplit_space(Run& run, const Text& text, int64_t limit) {
   size_t at = skip_space_backward(text.view(), text.size(), true);
   while (at > 0 && run.spend(1)) {
     if (limit == 0) {
-      const size_t begin = skip_space_forward(text.view(), 0, true);
-      out.emplace_back(substring(run, text, begin, at));
+      out.emplace_back(substring(run, text, 0, at));
       break;
     }
     const size_t begin = skip_space_backward(text.view(), at, false);

@@ -41,17 +41,29 @@ bool equal_dicts(Run& run, const DictData& a, const DictData& b) {
 }
 
 // -1, 0, 1, or 2 when one is not a number.
-int compare_numbers(double a, double b) {
+int compare_doubles(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return 2;
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-// Exact, unlike a comparison of both as doubles.
-bool equal_numbers(const Value& a, const Value& b) {
+// Exact: the integer does not lose digits on its way to a double.
+int compare_integer(int64_t a, double b) {
+  if (std::isnan(b)) return 2;
+  if (b >= 0x1p63) return -1;
+  if (b < -0x1p63) return 1;
+  const auto whole = static_cast<int64_t>(b);
+  if (a != whole) return a < whole ? -1 : 1;
+  return compare_doubles(static_cast<double>(whole), b);
+}
+
+int compare_numbers(const Value& a, const Value& b) {
   const auto x = a.integer();
   const auto y = b.integer();
-  if (x && y) return *x == *y;
-  return compare_numbers(*a.number(), *b.number()) == 0;
+  if (x && y) return *x < *y ? -1 : *x > *y ? 1 : 0;
+  if (x) return compare_integer(*x, *b.number());
+  if (!y) return compare_doubles(*a.number(), *b.number());
+  const int reverse = compare_integer(*y, *a.number());
+  return reverse == 2 ? 2 : -reverse;
 }
 
 std::shared_ptr<const Sequence> characters(Run& run, const Text& text) {
@@ -193,7 +205,7 @@ std::optional<int64_t> length(Run& run, const Value& value) {
 
 bool equal(Run& run, const Value& a, const Value& b) {
   if (!run.spend(1)) return false;
-  if (a.number() && b.number()) return equal_numbers(a, b);
+  if (a.number() && b.number()) return compare_numbers(a, b) == 0;
   if (a.string() && b.string()) {
     const Text& x = a.as<Text>();
     const Text& y = b.as<Text>();
@@ -217,12 +229,7 @@ bool equal(Run& run, const Value& a, const Value& b) {
 
 bool less(Run& run, const Value& a, const Value& b) {
   if (!run.spend(1) || fail_if_undefined(run, a) || fail_if_undefined(run, b)) return false;
-  if (a.number() && b.number()) {
-    const auto x = a.integer();
-    const auto y = b.integer();
-    if (x && y) return *x < *y;
-    return compare_numbers(*a.number(), *b.number()) == -1;
-  }
+  if (a.number() && b.number()) return compare_numbers(a, b) == -1;
   if (a.string() && b.string()) {
     // Bytes of UTF-8 sort as code points do.
     return run.scan(std::min(a.as<Text>().size(), b.as<Text>().size())) &&
