@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/process_memory.h"
 #include "engine/chat.h"
 
 namespace pelton::cli {
@@ -51,8 +52,9 @@ struct Answer {
 
 struct Timings {
   double load_s = 0;
-  double first_token_s = 0;  // from submit
-  double decode_s = 0;       // from the first token to the last
+  double first_token_s = 0;   // from submit
+  size_t peak_anonymous = 0;  // bytes, sampled after every step
+  double decode_s = 0;        // from the first token to the last
 };
 
 double seconds_since(Clock::time_point start) {
@@ -87,6 +89,7 @@ Result<std::vector<Answer>> generate(engine::Engine& engine, Request request, bo
   });
   if (!id.ok()) return id.status();
   while (engine.step()) {
+    timings->peak_anonymous = std::max(timings->peak_anonymous, anonymous_resident_bytes());
     if (g_interrupted || !output.ok()) engine.cancel(*id);
   }
   timings->first_token_s = std::chrono::duration<double>(first - start).count();
@@ -141,7 +144,7 @@ Result<std::vector<int32_t>> prompt_ids(const RunOptions& options, const engine:
 }
 
 Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>& answers,
-                  const Timings& timings, uint64_t seed) {
+                  const Timings& timings, uint64_t seed, size_t planned) {
   const auto one = [](const Answer& answer) {
     OrderedJson value = {{"ids", answer.ids},
                          {"text", answer.text},
@@ -169,6 +172,8 @@ Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>&
   object["timings"] = {{"load_s", timings.load_s},
                        {"first_token_s", timings.first_token_s},
                        {"decode_s", timings.decode_s}};
+  object["memory"] = {{"planned_anonymous_bytes", planned},
+                      {"peak_anonymous_bytes", timings.peak_anonymous}};
   object["seed"] = seed;
   if (answers.size() > 1) {
     object["choices"] = OrderedJson::array();
@@ -189,7 +194,8 @@ Status complete(const RunOptions& options, engine::Engine& engine, const std::st
   Timings timings{.load_s = load_s};
   auto answers = generate(engine, std::move(request), !options.common.json, &timings);
   if (!answers.ok()) return answers.status();
-  if (options.common.json) return print_json(*ids, *answers, timings, seed);
+  if (options.common.json)
+    return print_json(*ids, *answers, timings, seed, engine.plan().anonymous());
   if (answers->size() > 1) {
     for (size_t i = 0; i < answers->size(); ++i) {
       if (Status s = print(fmt::format("--- {} ---\n{}\n", i + 1, (*answers)[i].text)); !s.ok())
