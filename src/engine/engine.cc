@@ -142,11 +142,7 @@ bool Engine::step() {
   }
   for (const sched::SequenceUpdate& update : scheduler_->commit(plan, sampled_)) publish(update);
   ++metrics_.steps;
-#ifdef PELTON_DEBUG_CHECKS
-  verify_integrity();
-#else
-  if (!status.ok()) verify_integrity();
-#endif
+  if (PELTON_DEBUG_CHECKS != 0 || !status.ok()) verify_integrity();
   deliver(lock);
   return true;
 }

@@ -4,27 +4,11 @@
 
 #include "engine/engine.h"
 #include "engine/host_memory.h"
-#include "kernels/cpu/kernel_table.h"
 
 namespace pelton::engine {
 namespace {
 
 constexpr int32_t kDefaultContext = 4096;
-
-// What a dry run needs besides the model: as many threads as will run, since some ops' scratch
-// grows with them, and kernels that are never called.
-struct DryRun {
-  explicit DryRun(const EngineOptions& options)
-      : pool(options.threads),
-        context{.arena = arena,
-                .pool = pool,
-                .cpu = kernels::generic_kernels(),
-                .activations = options.activations} {}
-
-  memory::StepArena arena = memory::StepArena::counting();
-  ThreadPool pool;
-  ops::StepContext context;
-};
 
 Status fill_defaults(const models::ModelConfig& config, EngineOptions* options) {
   const auto positive = [](int64_t value, const char* name) -> Status {
@@ -121,13 +105,12 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   const kv::KvConfig kv_config{.layers = models::kv_shape(files.config()),
                                .block_tokens = options->block_size,
                                .format = options->kv_cache_dtype};
-  DryRun dry(*options);
   runtime::MemoryPlan plan;
   plan.weights = loader.totals().arena_bytes;
   plan.mapped_weights = loader.totals().in_place_bytes;
   plan.streamed_weights = loader.totals().streamed_bytes;
   plan.parameters = loader.totals().parameters;
-  plan.scratch = runtime::plan_scratch(**model, shape, dry.context);
+  plan.scratch = runtime::plan_scratch(**model, shape, options->threads, options->activations);
   plan.host = host_bytes(files, *options);
   plan.block_tokens = options->block_size;
   plan.kv_block_bytes = kv::kv_block_bytes(kv_config);
@@ -141,11 +124,10 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
   plan_ = plan;
   loaded_ = std::move(loaded);
   pool_ = std::move(pool);
-  auto runner = runtime::Runner::create(loaded_->model(), *pool_,
-                                        {.shape = shape_of(options_),
-                                         .activations = options_.activations,
-                                         .kernels = &kernels::kernels_for(*options_.isa)},
-                                        plan_);
+  auto runner = runtime::Runner::create(
+      loaded_->model(), *pool_,
+      {.shape = shape_of(options_), .activations = options_.activations, .isa = *options_.isa},
+      plan_);
   if (!runner.ok()) return runner.status();
   runner_ = std::move(runner).value();
   scheduler_ = std::make_unique<sched::Scheduler>(

@@ -10,7 +10,6 @@
 #include "base/result.h"
 #include "models/config.h"
 #include "models/model.h"
-#include "nn/weight_loader.h"
 #include "pelton/sampling_params.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/params/attention.h"
+#include "ops/attention.h"
 
 namespace pelton::nn {
 

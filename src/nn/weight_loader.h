@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "kernels/params/matmul.h"
 #include "memory/region.h"
+#include "ops/matmul.h"
 #include "pelton/status.h"
 #include "weights/weight_source.h"
 

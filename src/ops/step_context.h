@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "core/trace.h"
 #include "kernels/params/matmul.h"
@@ -15,6 +16,9 @@ struct CpuKernels;
 }
 
 namespace pelton::ops {
+
+// The kernels of one ISA level, for a context.
+const kernels::CpuKernels& kernels_of(IsaLevel level);
 
 struct StepContext {
   memory::StepArena& arena;

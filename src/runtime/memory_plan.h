@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/params/attention.h"
 #include "kv/pages/kv_pages.h"
 #include "models/model.h"
 
@@ -42,8 +41,9 @@ struct MemoryPlan {
   int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
 };
 
-// Scratch of one step of `model` at the shape's widest.
-size_t plan_scratch(const models::Model& model, const EngineShape& shape,
-                    ops::StepContext& counting);
+// Scratch of one step of `model` at the shape's widest, run by `threads` threads: some ops' scratch
+// grows with them.
+size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads,
+                    kernels::ActivationPrecision activations);
 
 }  // namespace pelton::runtime

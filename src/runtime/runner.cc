@@ -34,7 +34,7 @@ Tensor Runner::run(const sched::StepPlan& plan) {
   memory::StepArena arena(scratch_.bytes());
   ops::StepContext context{.arena = arena,
                            .pool = pool_,
-                           .cpu = *options_.kernels,
+                           .cpu = ops::kernels_of(options_.isa),
                            .activations = options_.activations,
                            .sink = sink_};
   return model_.forward(batch, pages_, context);

@@ -17,7 +17,7 @@ namespace pelton::runtime {
 struct RunnerOptions {
   EngineShape shape;
   kernels::ActivationPrecision activations = kernels::ActivationPrecision::kInt8;
-  const kernels::CpuKernels* kernels = nullptr;
+  IsaLevel isa = IsaLevel::kGeneric;
 };
 
 class Runner {

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "engine/engine.h"
-#include "kernels/cpu/kernel_table.h"
 #include "runtime/runner.h"
 #include "sched/scheduler.h"
 #include "tests/support/allocation_hook.h"
@@ -35,8 +34,7 @@ TEST(StepPath, AllocatesNothingAfterWarmUp) {
                                    .block_tokens = options.block_size,
                                    .kv_format = options.kv_cache_dtype};
   auto runner = runtime::Runner::create(
-      (*loaded)->model(), pool,
-      {.shape = shape, .kernels = &kernels::kernels_for(cpu_features().best_level())}, *plan);
+      (*loaded)->model(), pool, {.shape = shape, .isa = cpu_features().best_level()}, *plan);
   ASSERT_TRUE(runner.ok()) << runner.status().to_string();
   sched::Scheduler scheduler({.max_num_seqs = options.max_num_seqs,
                               .max_num_batched_tokens = options.max_num_batched_tokens,

@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "comm": "device core base",
     "quant": "ops weights core base",
     "kv/pages": "ops memory kv/blocks core base",
-    "nn": "ops comm kv/pages quant weights core base",
+    "nn": "ops comm kv/pages quant weights memory core base",
     "models": "nn ops weights kv/pages core base",
     "sampling": "ops grammar core base",
     "sched": "kv/blocks base",
@@ -42,7 +42,7 @@ MAY_INCLUDE = {
 }
 # Of another folder, only these headers.
 ONLY = {
-    ("models", "ops"): {"ops/step_context.h"},
+    ("models", "ops"): {"ops/step_context.h", "ops/elementwise.h"},
     ("kernels", "core"): {"core/dtype.h", "core/quant_format.h"},
     ("kernels", "device"): {"device/stream.h", "device/caps.h"},
 }

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/params/attention.h"
 #include "memory/region.h"
+#include "ops/attention.h"
 
 namespace pelton::kv {
 

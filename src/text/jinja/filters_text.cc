@@ -1,6 +1,7 @@
 // Filters over one value: texts and numbers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
