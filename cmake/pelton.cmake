@@ -53,12 +53,13 @@ function(pelton_library name)
   endforeach()
 endfunction()
 
-# pelton_test(NAME SRCS ... DEPS ...): one gtest binary pelton_NAME_test, each case a ctest test.
+# pelton_test(NAME [SLOW] SRCS ... DEPS ...): one gtest binary pelton_NAME_test, each case a ctest test. SLOW ones carry
+# that label: sanitizer runs leave them out.
 function(pelton_test name)
   if(NOT PELTON_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SLOW" "" "SRCS;DEPS" ${ARGN})
   add_executable(pelton_${name}_test ${ARG_SRCS})
   target_include_directories(pelton_${name}_test PRIVATE ${CMAKE_SOURCE_DIR})  # tests/support
   foreach(dep ${ARG_DEPS})
@@ -70,7 +71,11 @@ function(pelton_test name)
   endforeach()
   target_link_libraries(pelton_${name}_test PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(pelton_${name}_test PRIVATE PELTON_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(pelton_${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600)
+  set(labels "")
+  if(ARG_SLOW)
+    set(labels LABELS slow)
+  endif()
+  gtest_discover_tests(pelton_${name}_test DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 600 ${labels})
 endfunction()
 
 # pelton_fuzz(NAME DEPS ...): libFuzzer target fuzz_NAME from NAME.cc; its corpus is fuzz/corpus/NAME.
