@@ -9,7 +9,8 @@
 namespace pelton::sampling {
 namespace {
 
-constexpr size_t kLanes = 16;
+// Wide enough that compilers vectorise the loop over lanes instead of unrolling it.
+constexpr size_t kLanes = 64;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Below this e^x is under 2^-125 and taken as 0.
@@ -19,7 +20,7 @@ constexpr float kExpFloor = -87.0f;
 // [-ln2/2, ln2/2] with ln2 in two parts.
 inline float exp_one(float x) {
   constexpr float kRound = 12582912.0f;
-  const float bounded = x < kExpFloor ? kExpFloor : x;
+  const float bounded = x > kExpFloor ? x : kExpFloor;
   const float n = (bounded * 1.44269504088896341f + kRound) - kRound;
   const float r = (bounded - n * 0.693359375f) - n * -2.12194440e-4f;
   float p = 1.9875691500e-4f;
@@ -29,8 +30,16 @@ inline float exp_one(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   const float y = p * (r * r) + r + 1.0f;
-  const float power = std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-  return x < kExpFloor ? 0.0f : y * power;
+  const int32_t power = (static_cast<int32_t>(n) + 127) << 23;
+  const float value = y * std::bit_cast<float>(power);
+  return x < kExpFloor ? 0.0f : value;
+}
+
+constexpr size_t kWeightBlock = 128;
+
+// Through a signed integer: that conversion is one instruction, and values stay below 2^45.
+uint64_t fixed_point(float value) {
+  return static_cast<uint64_t>(static_cast<int64_t>(value * kWeightOne));
 }
 
 }  // namespace
@@ -41,11 +50,9 @@ RowScan scan_row(std::span<const float> logits) {
   std::array<int32_t, kLanes> nans{};
   const size_t whole = logits.size() / kLanes * kLanes;
   for (size_t i = 0; i < whole; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) {
-      const float x = logits[i + j];
-      best[j] = x > best[j] ? x : best[j];
-      nans[j] |= x != x ? 1 : 0;
-    }
+    const float* x = &logits[i];
+    for (size_t j = 0; j < kLanes; ++j) best[j] = x[j] > best[j] ? x[j] : best[j];
+    for (size_t j = 0; j < kLanes; ++j) nans[j] |= x[j] != x[j] ? 1 : 0;
   }
   float max = -kInfinity;
   int32_t nan = 0;
@@ -85,16 +92,29 @@ double log_sum_exp(std::span<const float> logits, float max) {
 }
 
 void set_weights(std::span<Candidate> candidates) {
-  constexpr size_t kBlock = 128;
-  std::array<float, kBlock> block;
-  for (size_t begin = 0; begin < candidates.size(); begin += kBlock) {
-    const size_t count = std::min(kBlock, candidates.size() - begin);
-    for (size_t i = 0; i < count; ++i) block[i] = candidates[begin + i].logit;
-    exp_nonpositive(std::span(block).first(count));
-    for (size_t i = 0; i < count; ++i) {
-      // Through a signed integer: the conversion is one instruction, and values stay below 2^45.
-      candidates[begin + i].weight =
-          static_cast<uint64_t>(static_cast<int64_t>(block[i] * kWeightOne));
+  for (size_t begin = 0; begin < candidates.size(); begin += kWeightBlock) {
+    const std::span<Candidate> part =
+        candidates.subspan(begin, std::min(kWeightBlock, candidates.size() - begin));
+    std::array<float, kWeightBlock> block;
+    std::ranges::transform(part, block.begin(), &Candidate::logit);
+    exp_nonpositive(std::span(block).first(part.size()));
+    for (size_t i = 0; i < part.size(); ++i) part[i].weight = fixed_point(block[i]);
+  }
+}
+
+void select_weighty(std::span<const float> logits, std::vector<Candidate>& out) {
+  out.clear();
+  for (size_t begin = 0; begin < logits.size(); begin += kWeightBlock) {
+    const std::span<const float> part =
+        logits.subspan(begin, std::min(kWeightBlock, logits.size() - begin));
+    std::array<float, kWeightBlock> block;
+    std::ranges::copy(part, block.begin());
+    exp_nonpositive(std::span(block).first(part.size()));
+    for (size_t i = 0; i < part.size(); ++i) {
+      const uint64_t weight = fixed_point(block[i]);
+      if (weight > 0) {
+        out.push_back({part[i], static_cast<int32_t>(begin + i), weight});
+      }
     }
   }
 }

@@ -32,6 +32,8 @@ void select_top_k(std::span<const float> logits, int32_t k, std::vector<Candidat
 inline constexpr int kWeightBits = 44;
 inline constexpr float kWeightOne = 17592186044416.0f;  // 2^kWeightBits
 void set_weights(std::span<Candidate> candidates);
+// Every token of a row of logits <= 0 whose weight is not 0, ascending, weights set.
+void select_weighty(std::span<const float> logits, std::vector<Candidate>& out);
 uint64_t total_weight(std::span<const Candidate> candidates);
 
 }  // namespace pelton::sampling

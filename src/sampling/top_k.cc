@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "sampling/mass.h"
 #include "sampling/row.h"
 #include "sampling/stages.h"
 
 namespace pelton::sampling {
 namespace {
-
-// Tokens below e^kWeightFloor of the best have weight 0.
-constexpr float kWeightFloor = -30.5f;
 
 bool better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
@@ -55,16 +53,11 @@ void select_candidates(std::span<const float> logits, int32_t k, SamplerScratch&
   if (k > 0 && static_cast<size_t>(k) < logits.size()) {
     select_top_k(logits, k, candidates);
     std::ranges::sort(candidates, {}, &Candidate::token);
+    set_weights(candidates);
+    keep_if(candidates, [](const Candidate& candidate) { return candidate.weight > 0; });
   } else {
-    candidates.clear();
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (logits[i] > kWeightFloor) {
-        candidates.push_back({logits[i], static_cast<int32_t>(i), 0});
-      }
-    }
+    select_weighty(logits, candidates);
   }
-  set_weights(candidates);
-  std::erase_if(candidates, [](const Candidate& candidate) { return candidate.weight == 0; });
 }
 
 }  // namespace pelton::sampling
