@@ -1,0 +1,170 @@
+#include "cli/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "bench_lib/roofline.h"
+#include "bench_lib/speed.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr int32_t kMostTokens = 1 << 20;
+constexpr int32_t kMostRepeats = 1000;
+
+bool wants(const BenchOptions& options, const char* row) {
+  return std::ranges::find(options.rows, row) != options.rows.end();
+}
+
+Status in_range(const char* name, int32_t value, int32_t low, int32_t high) {
+  if (value >= low && value <= high) return {};
+  return invalid_argument(fmt::format("{} must be in [{}, {}], not {}", name, low, high, value));
+}
+
+Status check_options(const BenchOptions& options) {
+  if (Status s = in_range("-p", options.prompt_tokens, 1, kMostTokens); !s.ok()) return s;
+  if (Status s = in_range("-n", options.generated_tokens, 1, kMostTokens); !s.ok()) return s;
+  if (Status s = in_range("--depth", options.depth, 0, kMostTokens); !s.ok()) return s;
+  if (Status s = in_range("--repeat", options.repeat, 1, kMostRepeats); !s.ok()) return s;
+  for (const int32_t batch : options.batches) {
+    if (Status s = in_range("--batch", batch, 1, 1024); !s.ok()) return s;
+  }
+  for (const std::string& row : options.rows) {
+    if (row != "pp" && row != "tg" && row != "batch" && row != "offline") {
+      return invalid_argument("--rows: '" + row + "' is not one of pp, tg, batch, offline");
+    }
+  }
+  if (wants(options, "offline") && options.prompts.empty()) {
+    return invalid_argument("--rows offline needs --prompts FILE");
+  }
+  return {};
+}
+
+// As large as the rows need and no larger, so that a big model's bench fits where the model does.
+void size_engine(const BenchOptions& options, engine::EngineOptions* engine) {
+  int32_t sequences = 1;
+  if (wants(options, "batch")) {
+    for (const int32_t batch : options.batches) sequences = std::max(sequences, batch);
+  }
+  if (!options.prompts.empty()) sequences = std::max(sequences, 16);
+  if (options.common.max_num_seqs == 0) engine->max_num_seqs = sequences;
+  if (options.common.max_model_len == 0) {
+    const int32_t decode = options.generated_tokens + sequences + 3;
+    engine->max_model_len = options.depth + std::max(options.prompt_tokens + 1, decode);
+    if (!options.prompts.empty()) engine->max_model_len = std::max(engine->max_model_len, 2048);
+  }
+  // A cached prompt would be measured as an infinitely fast one.
+  engine->enable_prefix_caching = false;
+}
+
+Result<std::vector<std::vector<int32_t>>> read_prompts(const engine::Engine& engine,
+                                                       const std::string& path) {
+  auto text = read_text(path);
+  if (!text.ok()) return text.status();
+  std::istringstream lines(*text);
+  std::string line;
+  std::vector<std::vector<int32_t>> prompts;
+  while (std::getline(lines, line)) {
+    if (!line.empty()) prompts.push_back(engine.tokenizer()->encode(line, {}));
+  }
+  if (prompts.empty()) return invalid_argument(path + ": no prompt, one a line is expected");
+  return prompts;
+}
+
+// Runs the rows that were asked for, in order; `show` sees each as soon as it is there.
+Status measure(const BenchOptions& options, engine::Engine& engine,
+               const bench_lib::Roofline& roofline,
+               const std::function<Status(const bench_lib::SpeedRow&)>& show) {
+  const auto add = [&](Result<bench_lib::SpeedRow> row) {
+    return row.ok() ? show(*row) : row.status();
+  };
+  const int32_t depth = options.depth;
+  if (wants(options, "pp")) {
+    Status s = add(
+        bench_lib::prompt_speed(engine, roofline, options.prompt_tokens, depth, options.repeat));
+    if (!s.ok()) return s;
+  }
+  std::vector<int32_t> batches;
+  if (wants(options, "tg")) batches.push_back(1);
+  if (wants(options, "batch")) {
+    batches.insert(batches.end(), options.batches.begin(), options.batches.end());
+  }
+  for (const int32_t batch : batches) {
+    Status s = add(bench_lib::decode_speed(engine, roofline, options.generated_tokens, batch, depth,
+                                           options.repeat));
+    if (!s.ok()) return s;
+  }
+  if (options.prompts.empty()) return {};
+  auto prompts = read_prompts(engine, options.prompts);
+  if (!prompts.ok()) return prompts.status();
+  return add(
+      bench_lib::offline_throughput(engine, *prompts, options.generated_tokens, options.repeat));
+}
+
+double percent(const bench_lib::SpeedRow& row) { return 100.0 * row.tokens_per_second / row.limit; }
+
+OrderedJson json_row(const bench_lib::SpeedRow& row) {
+  OrderedJson json = answer_row(row.name, row.tokens_per_second, "tok/s");
+  json["spread"] = row.spread;
+  if (row.limit > 0) {
+    json["limit"] = row.limit;
+    json["percent"] = percent(row);
+    json["bound"] = row.memory_bound ? "memory" : "compute";
+  }
+  return json;
+}
+
+std::string table_row(const bench_lib::SpeedRow& row) {
+  std::string limit = "-";
+  std::string of_limit = "-";
+  if (row.limit > 0) {
+    limit = fmt::format("{:.1f} {}", row.limit, row.memory_bound ? "memory" : "compute");
+    of_limit = fmt::format("{:.1f} %", percent(row));
+  }
+  return fmt::format("| {:<14} | {:>10.2f} | {:>7.1f} % | {:>18} | {:>8} |\n", row.name,
+                     row.tokens_per_second, 100.0 * row.spread, limit, of_limit);
+}
+
+std::string table_head(const engine::Engine& engine, const bench_lib::Roofline& roofline) {
+  return fmt::format(
+      "{}, {} threads, {}, {:.1f} M parameters\n"
+      "measured limits: read {:.1f} GB/s, int8 {:.0f} GOP/s\n\n"
+      "| {:<14} | {:>10} | {:>9} | {:>18} | {:>8} |\n"
+      "| -------------- | ---------: | --------: | -----------------: | -------: |\n",
+      engine.files().display_name(), engine.pool().size(), isa_level_name(engine.isa()),
+      static_cast<double>(engine.plan().parameters) / 1e6, roofline.read_bytes_per_second / 1e9,
+      roofline.int8_ops_per_second / 1e9, "test", "tok/s", "spread", "limit tok/s", "of limit");
+}
+
+}  // namespace
+
+Status run_bench(const BenchOptions& options) {
+  if (Status s = check_options(options); !s.ok()) return s;
+  auto engine_opts = engine_options(options.common);
+  if (!engine_opts.ok()) return engine_opts.status();
+  size_engine(options, &*engine_opts);
+  auto loaded = load_engine(options.common, *engine_opts);
+  if (!loaded.ok()) return loaded.status();
+  engine::Engine& engine = **loaded;
+  const bench_lib::Roofline roofline = bench_lib::measure_roofline(engine.pool(), engine.isa());
+  if (!options.common.json) {
+    if (Status s = print(table_head(engine, roofline)); !s.ok()) return s;
+    return measure(options, engine, roofline,
+                   [](const bench_lib::SpeedRow& row) { return print(table_row(row)); });
+  }
+  OrderedJson answer = answer_header("bench", engine.files(), engine.options());
+  const auto append = [&](const bench_lib::SpeedRow& row) {
+    answer["rows"].push_back(json_row(row));
+    return Status();
+  };
+  if (Status s = measure(options, engine, roofline, append); !s.ok()) return s;
+  answer["roofline"] = {{"read_bytes_per_second", roofline.read_bytes_per_second},
+                        {"int8_ops_per_second", roofline.int8_ops_per_second}};
+  return print(answer.dump() + "\n");
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,25 @@
+// pelton bench: how fast a model runs here, and how near that is to what the machine allows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/common.h"
+
+namespace pelton::cli {
+
+struct BenchOptions {
+  CommonOptions common;
+  int32_t prompt_tokens = 512;                   // -p
+  int32_t generated_tokens = 128;                // -n
+  int32_t depth = 0;                             // tokens already in the context
+  std::vector<int32_t> batches = {2, 4, 8, 16};  // sizes of the batched decode rows
+  int32_t repeat = 5;
+  std::vector<std::string> rows = {"pp", "tg", "batch"};  // and "offline", which --prompts adds
+  std::string prompts;                                    // text file with a prompt a line
+};
+
+Status run_bench(const BenchOptions& options);
+
+}  // namespace pelton::cli
