@@ -129,7 +129,7 @@ std::string table_row(const bench_lib::SpeedRow& row) {
                      row.tokens_per_second, 100.0 * row.spread, limit, of_limit);
 }
 
-std::string table_head(const engine::Engine& engine, const bench_lib::Roofline& roofline) {
+std::string table_head(engine::Engine& engine, const bench_lib::Roofline& roofline) {
   return fmt::format(
       "{}, {} threads, {}, {:.1f} M parameters\n"
       "measured limits: read {:.1f} GB/s, int8 {:.0f} GOP/s\n\n"

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/check.h"
+#include "cli/bench.h"
 #include "cli/eval.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
@@ -207,6 +208,37 @@ Command add_inspect(CLI::App& program) {
           }};
 }
 
+Command add_bench(CLI::App& program) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* app = program.add_subcommand(
+      "bench", "prompt and decode speed, beside what memory and arithmetic of this machine allow");
+  app->footer(
+      "Examples:\n"
+      "  pelton bench model.gguf\n"
+      "  pelton bench model.gguf -p 512 -n 128 --rows pp,tg --repeat 10\n"
+      "  pelton bench model.gguf --depth 4096 --batch 4,16\n"
+      "  pelton bench model.gguf --rows offline --prompts questions.txt --json");
+  add_common(app, &options->common);
+  app->add_option("-p,--prompt-tokens", options->prompt_tokens, "tokens of the prompt row")
+      ->capture_default_str();
+  app->add_option("-n,--generated-tokens", options->generated_tokens,
+                  "tokens that each sequence of a decode row generates")
+      ->capture_default_str();
+  app->add_option("-d,--depth", options->depth, "tokens already in the context of every row")
+      ->capture_default_str();
+  app->add_option("-b,--batch", options->batches, "sequences of the batched decode rows")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("-r,--repeat", options->repeat, "repetitions of each row; the median is shown")
+      ->capture_default_str();
+  app->add_option("--rows", options->rows, "which rows: pp, tg, batch, offline")
+      ->delimiter(',')
+      ->capture_default_str();
+  app->add_option("--prompts", options->prompts,
+                  "text file with a prompt a line, run together: the offline row");
+  return {app, [options] { return run_bench(*options); }};
+}
+
 Command add_plan(CLI::App& program) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = program.add_subcommand(
@@ -231,9 +263,9 @@ int run_program(int argc, char** argv) {
   program.require_subcommand(1);
   program.failure_message(CLI::FailureMessage::simple);
   const auto differs = std::make_shared<bool>(false);
-  const std::vector<Command> commands = {add_run(program), add_tokenize(program),
+  const std::vector<Command> commands = {add_run(program),     add_tokenize(program),
                                          add_inspect(program), add_eval(program, differs),
-                                         add_plan(program)};
+                                         add_bench(program),   add_plan(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -2,6 +2,7 @@
 // one for each kernel level, built with that level's instructions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pelton::bench_lib {
