@@ -34,7 +34,9 @@ Result<std::string> ChatFormatter::render(const Conversation& conversation) cons
 }
 
 Result<std::vector<int32_t>> ChatFormatter::prompt_ids(const Conversation& conversation) const {
-  auto pieces = template_->render_pieces(context(conversation));
+  Conversation normal = conversation;
+  if (Status s = text::normalize_messages(&normal.messages); !s.ok()) return s;
+  auto pieces = template_->render_pieces(context(normal));
   if (!pieces.ok()) return pieces.status();
   // One text, so that tokens may span the border between markup and content as in the reference;
   // only the search for control tokens leaves the users' ranges out.
