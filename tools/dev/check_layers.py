@@ -36,8 +36,8 @@ MAY_INCLUDE = {
     "python": "engine text base",
     "diag": "engine runtime models nn ops weights quant text sampling kv/pages core base",
     "distill": "engine text models nn ops weights quant comm memory core base",
-    "bench": "engine runtime ops device core base",
-    "cli": "server bench distill diag engine spec runtime models nn sampling grammar text quant sched "
+    "bench_lib": "engine runtime ops device core base",
+    "cli": "server bench_lib distill diag engine spec runtime models nn sampling grammar text quant sched "
            "kv/blocks kv/pages ops comm memory weights device core base",
 }
 # Of another folder, only these headers.
