@@ -144,14 +144,17 @@ TEST(Inspect, BareNamesAreLookedUp) {
 }
 
 TEST(Inspect, RealModels) {
+  int found = 0;
   for (const char* name : {"SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-Q4_K_M.gguf",
                            "qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf", "runnel-2m"}) {
     const auto path = testing::find_model(name);
-    if (!path) GTEST_SKIP() << "no " << name << " in PELTON_MODELS";
+    if (!path) continue;
+    ++found;
     const json answer = inspect_json(*path);
     EXPECT_EQ(answer["model"]["runnable"], true) << answer["model"];
     EXPECT_EQ(answer["model"]["vocab_size"], answer["tokenizer"]["vocab_size"]) << name;
   }
+  if (found == 0) GTEST_SKIP() << "no real model in PELTON_MODELS";
 }
 
 }  // namespace
