@@ -88,7 +88,7 @@ bool word_after(std::string_view text, size_t pos) {
   return pos < text.size() && (char_bits(char_at(text, pos).code) & kWord) != 0;
 }
 size_t skip_spaces_before(std::string_view text, size_t pos, size_t limit) {
-  while (pos > limit) {
+  while (pos > limit && pos > 0) {
     const Char c = char_before(text, pos);
     if (!(char_bits(c.code) & kSpace)) break;
     pos -= c.length;
@@ -127,8 +127,9 @@ void AddedTokenFinder::split(std::string_view text, bool parse_special,
     if (!starts_at(begin) || !starts_at(end)) continue;
     if (token.special && !parse_special) continue;
     if (token.single_word && (word_before(text, begin) || word_after(text, end))) continue;
-    if (begin < done) continue;  // inside white space that the token before took
-    if (token.lstrip) begin = skip_spaces_before(text, begin, done);
+    // A token inside white space that the one before took counts too, as in the reference.
+    if (token.lstrip)
+      begin = std::min(std::max(skip_spaces_before(text, begin, std::min(begin, done)), done), end);
     if (token.rstrip) end = skip_spaces_after(text, end);
     if (begin > done) sink({text.substr(done, begin - done), nullptr});
     sink({text.substr(begin, end - begin), &token});

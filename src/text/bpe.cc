@@ -94,7 +94,7 @@ Status BpeModel::prepare_bytes() {
       byte_ids_[b] = vocabulary_.find(byte_token(byte));
     }
   }
-  if (!options_.byte_level || !options_.ignore_merges) return {};
+  if (!options_.byte_level || (!options_.ignore_merges && score_rank_.empty())) return {};
   const int32_t size = vocabulary_.size();
   raw_pieces_.reserve(size);
   raw_index_ = StringIndex(size);
@@ -234,7 +234,8 @@ BpeModel::Merge BpeModel::find_merge(std::string_view piece, const Symbol& left,
     return found != nullptr ? Merge{found->rank, found->id} : Merge{kNever, -1};
   }
   if (left.length + right.length > vocabulary_.longest()) return {kNever, -1};
-  const int32_t id = vocabulary_.find(piece.substr(left.begin, left.length + right.length));
+  const std::string_view joined = piece.substr(left.begin, left.length + right.length);
+  const int32_t id = options_.byte_level ? raw_index_.find(joined) : vocabulary_.find(joined);
   if (id < 0 || score_rank_[id] == kNever) return {kNever, -1};
   return {score_rank_[id], id};
 }

@@ -71,7 +71,7 @@ class BpeModel : public Model {
   PairIndex merges_;                  // by merge list
   std::vector<uint32_t> score_rank_;  // by id, for scores; kNever where a merge may not end
   std::array<int32_t, 256> byte_ids_;
-  StringIndex raw_index_;  // byte level with ignore_merges: tokens as bytes
+  StringIndex raw_index_;  // byte level with ignore_merges or scores: tokens as bytes
   std::vector<std::string> raw_pieces_;
   // Characters that some token holds right before a "▁"; a piece may be cut before "▁" after any
   // other character without changing its ids. Absent: pieces are never cut.

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "text/json_reader.h"
-#include "text/tokenizer.h"
+#include "text/model_file.h"
 
 namespace pelton::text {
 namespace {
@@ -28,7 +28,17 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_folder(
     if (!made.ok()) return made.status().with_context(path.string());
     return made;
   }
-  return not_found(fmt::format("{}: no tokenizer.json", folder.string()));
+  for (const std::string_view name : {"tokenizer.model", "qwen.tiktoken"}) {
+    const auto path = folder / name;
+    if (!std::filesystem::exists(path, error)) continue;
+    auto content = read_file(path, kMaxFile);
+    if (!content.ok()) return content.status();
+    auto made = looks_like_tiktoken(*content) ? from_tiktoken(*content, config)
+                                              : from_sentencepiece(*content, config);
+    if (!made.ok()) return made.status().with_context(path.string());
+    return made;
+  }
+  return not_found(fmt::format("{}: neither tokenizer.json nor tokenizer.model", folder.string()));
 }
 
 }  // namespace pelton::text

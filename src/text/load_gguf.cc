@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "text/bpe.h"
+#include "text/model_file.h"
 #include "text/pipeline.h"
 #include "text/unigram.h"
 
@@ -98,9 +99,10 @@ Result<std::optional<int32_t>> checked_id(std::optional<int64_t> id, size_t size
 
 class GgufLoader {
  public:
-  explicit GgufLoader(GgufVocabulary vocabulary) : in_(std::move(vocabulary)) {}
+  GgufLoader(GgufVocabulary vocabulary, bool sentencepiece)
+      : in_(std::move(vocabulary)), sentencepiece_(sentencepiece) {}
 
-  Result<std::shared_ptr<const Tokenizer>> run() {
+  Result<PipelineParts> run() {
     if (Status s = check_arrays(); !s.ok()) return s;
     if (Status s = load_ids(); !s.ok()) return s;
     if (Status s = load_vocabulary(); !s.ok()) return s;
@@ -115,7 +117,7 @@ class GgufLoader {
       s = unsupported(fmt::format("tokenizer.ggml.model: unknown tokenizer \"{}\"", in_.model));
     }
     if (!s.ok()) return s;
-    return make_pipeline(std::move(parts_));
+    return std::move(parts_);
   }
 
  private:
@@ -225,8 +227,13 @@ class GgufLoader {
       steps.push_back(charsmap_normalizer(std::move(*map), Charsmap::Mode::kSentencePiece));
     }
     if (in_.remove_extra_whitespaces.value_or(false)) steps.push_back(collapse_spaces_normalizer());
-    if (prefix) steps.push_back(prepend_normalizer(" "));
-    steps.push_back(replace_normalizer(literal_matcher(" "), std::string(kBlank)));
+    if (sentencepiece_) {
+      const auto scheme = prefix ? PrependScheme::kFirst : PrependScheme::kNever;
+      parts_.pre_tokenizer = metaspace_pre_tokenizer({std::string(kBlank), scheme, false, true});
+    } else {
+      if (prefix) steps.push_back(prepend_normalizer(" "));
+      steps.push_back(replace_normalizer(literal_matcher(" "), std::string(kBlank)));
+    }
     parts_.normalizer = sequence_normalizer(std::move(steps));
 
     std::vector<bool> usable(in_.tokens.size(), true);
@@ -252,6 +259,7 @@ class GgufLoader {
   BpeOptions score_options() const {
     BpeOptions options;
     options.byte_fallback = true;
+    options.fuse_unk = sentencepiece_;
     options.unk_id = unknown_id_.value_or(-1);
     return options;
   }
@@ -271,13 +279,20 @@ class GgufLoader {
 
   GgufVocabulary in_;
   PipelineParts parts_;
+  bool sentencepiece_;
   std::optional<int32_t> unknown_id_;
 };
 
 }  // namespace
 
+Result<PipelineParts> parts_from_sentencepiece(GgufVocabulary vocabulary) {
+  return GgufLoader(std::move(vocabulary), true).run();
+}
+
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_gguf(GgufVocabulary vocabulary) {
-  return GgufLoader(std::move(vocabulary)).run();
+  auto parts = GgufLoader(std::move(vocabulary), false).run();
+  if (!parts.ok()) return parts.status();
+  return make_pipeline(std::move(*parts));
 }
 
 }  // namespace pelton::text

@@ -103,7 +103,7 @@ Result<std::shared_ptr<const Tokenizer>> load(const JsonValue& root, std::string
   } else {
     parts.decoder.push_back(join_decoder());
   }
-  if (Status s = apply_tokenizer_config(config, &parts); !s.ok()) return s;
+  if (Status s = apply_tokenizer_config(config, false, &parts); !s.ok()) return s;
   return make_pipeline(std::move(parts));
 }
 

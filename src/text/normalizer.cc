@@ -112,9 +112,11 @@ class BertNormalizer : public Normalizer {
     for (size_t pos = 0; pos < text.size();) {
       const Char c = char_at(text, pos);
       const uint16_t bits = char_bits(c.code);
-      if (bits & kSpace) {
+      if (bits & kBertControl) {
+        // Among them are white space controls other than tab, line feed and carriage return.
+      } else if (bits & kSpace) {
         out.push_back(' ');
-      } else if (!(bits & kBertControl)) {
+      } else {
         out.append(text.substr(pos, c.length));
       }
       pos += c.length;

@@ -122,7 +122,9 @@ class MetaspacePreTokenizer : public PreTokenizer {
     }
     const bool wanted = options_.prepend_scheme == PrependScheme::kAlways ||
                         (options_.prepend_scheme == PrependScheme::kFirst && piece.at_start);
-    if (wanted && !text.starts_with(options_.replacement)) text.insert(0, options_.replacement);
+    if (wanted && (options_.prepend_twice || !text.starts_with(options_.replacement))) {
+      text.insert(0, options_.replacement);
+    }
     const Piece whole{text, piece.at_start};
     if (!options_.split) return sink(whole);
     Joiner joiner(whole, SplitBehavior::kMergedWithNext, sink);

@@ -45,6 +45,7 @@ struct MetaspaceOptions {
   std::string replacement;  // one character
   PrependScheme prepend_scheme = PrependScheme::kAlways;
   bool split = true;
+  bool prepend_twice = false;  // also before a text that begins with the replacement
 };
 
 // With `invert` the text between matches counts as the matches.

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "text/matcher.h"
+#include "text/unicode.h"
 
 namespace pelton::text {
 namespace {
@@ -16,12 +17,53 @@ constexpr size_t kMaxPattern = 64u << 10;
 // from each of its characters costs at most this times the text.
 constexpr size_t kWindow = 16u << 10;
 
-constexpr std::string_view kSpaceRanges =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kWordRanges = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc})";
+// The inside of a character class for all characters with one of `mask`'s property bits: PCRE2's
+// own Unicode is older than the reference's.
+template <typename Inside>
+std::string ranges_where(Inside inside) {
+  std::string out;
+  for (uint32_t code = 0; code < 0x110000;) {
+    if (!inside(code)) {
+      ++code;
+      continue;
+    }
+    uint32_t last = code;
+    while (last + 1 < 0x110000 && inside(last + 1)) ++last;
+    out += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", code, last);
+    code = last + 1;
+  }
+  return out;
+}
 
-// Where Oniguruma (Ruby syntax), which the reference uses, and PCRE2 differ: \s \w get explicit
-// classes, what means something else or nothing there is refused.
+std::string ranges_of(uint16_t mask) {
+  return ranges_where([&](uint32_t code) { return (char_bits(code) & mask) != 0; });
+}
+
+// \s, \w, \d and the properties that the character table holds; empty for any other.
+std::string class_inside(std::string_view name) {
+  if (name == "s") return ranges_of(kSpace);
+  // Oniguruma counts the digit-like characters of Latin-1 as word characters, but no joiners.
+  if (name == "w") {
+    return ranges_where([](uint32_t code) {
+      const bool digit_like =
+          code == 0xB2 || code == 0xB3 || code == 0xB9 || (code >= 0xBC && code <= 0xBE);
+      const bool joiner = code == 0x200C || code == 0x200D;
+      return digit_like || ((char_bits(code) & kWord) != 0 && !joiner);
+    });
+  }
+  if (name == "d" || name == "Nd") return ranges_of(kDecimal);
+  if (name == "L") return ranges_of(kLetter);
+  if (name == "N") return ranges_of(kNumber);
+  if (name == "M") return ranges_of(kMark);
+  if (name == "P") return ranges_of(kPunctuation);
+  if (name == "S") return ranges_of(kSymbol);
+  if (name == "Ll") return ranges_of(kLower);
+  if (name == "Han") return ranges_of(kHan);
+  return {};
+}
+
+// Where Oniguruma (Ruby syntax), which the reference uses, and PCRE2 differ: classes get explicit
+// ranges, what means something else or nothing there is refused.
 class Translator {
  public:
   explicit Translator(std::string_view pattern) : in_(pattern) {}
@@ -48,15 +90,27 @@ class Translator {
       return refused(fmt::format("\\{}", c));
     }
     pos_ += 2;
-    if (c == 's' || c == 'w') {
-      const std::string_view ranges = c == 's' ? kSpaceRanges : kWordRanges;
-      out_ += in_class_ ? std::string(ranges) : fmt::format("[{}]", ranges);
-    } else if ((c == 'S' || c == 'W') && !in_class_) {
-      out_ += fmt::format("[^{}]", c == 'S' ? kSpaceRanges : kWordRanges);
-    } else {
-      out_ += '\\';
-      out_ += c;
+    std::string name(1, c);
+    if (c == 'p' && in_.substr(pos_).starts_with("{")) {
+      const size_t end = in_.find('}', pos_);
+      if (end == std::string_view::npos) return refused("an unclosed property name");
+      name = in_.substr(pos_ + 1, end - pos_ - 1);
+      const std::string inside = class_inside(name);
+      if (!inside.empty()) {
+        pos_ = end + 1;
+        out_ += in_class_ ? inside : fmt::format("[{}]", inside);
+        return {};
+      }
+    } else if (c == 's' || c == 'w' || c == 'd') {
+      const std::string inside = class_inside(name);
+      out_ += in_class_ ? inside : fmt::format("[{}]", inside);
+      return {};
+    } else if (!in_class_ && (c == 'S' || c == 'W' || c == 'D')) {
+      out_ += fmt::format("[^{}]", class_inside(std::string(1, static_cast<char>(c + 32))));
+      return {};
     }
+    out_ += '\\';
+    out_ += c;
     return {};
   }
 

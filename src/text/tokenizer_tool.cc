@@ -5,56 +5,22 @@
 //   pelton_tokenizer_tool MODEL time FILE                seconds of encoding the whole file
 //   pelton_tokenizer_tool MODEL load                     seconds of loading
 //
-// MODEL is a GGUF file, a tokenizer.json or a folder. A length-prefixed text is its byte count in
-// decimal, a newline, its bytes, a newline.
+// MODEL is a GGUF file, a tokenizer.json, a SentencePiece or tiktoken file, or a folder. A
+// length-prefixed text is its byte count in decimal, a newline, its bytes, a newline.
 #include <chrono>
 #include <fstream>
 #include <iostream>
 #include <sstream>
 
-#include "text/tokenizer.h"
-#include "weights/gguf.h"
+#include "text/model_file.h"
+#include "text/read_gguf_vocabulary.h"
 
 namespace {
 
 using pelton::Result;
 using pelton::text::EncodeOptions;
-using pelton::text::GgufVocabulary;
 using pelton::text::Tokenizer;
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
-
-Result<TokenizerPtr> load_gguf(const std::string& path) {
-  auto file = pelton::weights::GgufFile::open(path);
-  if (!file.ok()) return file.status();
-  const auto& f = **file;
-  GgufVocabulary v;
-  const auto text = [&](const char* key) {
-    auto value = f.get_string(key);
-    return value.ok() && *value ? **value : std::string();
-  };
-  const auto id = [&](const char* key) -> std::optional<int64_t> {
-    auto value = f.get_int(key);
-    return value.ok() ? *value : std::nullopt;
-  };
-  const auto flag = [&](const char* key) -> std::optional<bool> {
-    auto value = f.get_bool(key);
-    return value.ok() ? *value : std::nullopt;
-  };
-  v.model = text("tokenizer.ggml.model");
-  v.pre = text("tokenizer.ggml.pre");
-  if (const auto* a = f.get_strings("tokenizer.ggml.tokens")) v.tokens = *a;
-  if (const auto* a = f.get_strings("tokenizer.ggml.merges")) v.merges = *a;
-  if (const auto* a = f.get_floats("tokenizer.ggml.scores")) v.scores = *a;
-  if (const auto* a = f.get_ints("tokenizer.ggml.token_type")) v.token_types = *a;
-  v.bos_id = id("tokenizer.ggml.bos_token_id");
-  v.eos_id = id("tokenizer.ggml.eos_token_id");
-  v.eot_id = id("tokenizer.ggml.eot_token_id");
-  v.unknown_id = id("tokenizer.ggml.unknown_token_id");
-  v.add_bos = flag("tokenizer.ggml.add_bos_token");
-  v.add_eos = flag("tokenizer.ggml.add_eos_token");
-  v.add_space_prefix = flag("tokenizer.ggml.add_space_prefix");
-  return Tokenizer::from_gguf(std::move(v));
-}
 
 std::string read_all(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -64,9 +30,16 @@ std::string read_all(const std::string& path) {
 }
 
 Result<TokenizerPtr> load(const std::string& path) {
-  if (path.ends_with(".gguf")) return load_gguf(path);
+  if (path.ends_with(".gguf")) {
+    auto vocabulary = pelton::text::read_gguf_vocabulary(path);
+    if (!vocabulary.ok()) return vocabulary.status();
+    return Tokenizer::from_gguf(std::move(*vocabulary));
+  }
   if (path.ends_with(".json")) return Tokenizer::from_json(read_all(path), "");
-  return Tokenizer::from_folder(path);
+  if (std::filesystem::is_directory(path)) return Tokenizer::from_folder(path);
+  const std::string content = read_all(path);
+  return pelton::text::looks_like_tiktoken(content) ? pelton::text::from_tiktoken(content, "")
+                                                    : pelton::text::from_sentencepiece(content, "");
 }
 
 int encode(const Tokenizer& tokenizer, const EncodeOptions& options) {

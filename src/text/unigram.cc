@@ -21,7 +21,7 @@ Result<std::unique_ptr<Model>> UnigramModel::create(const Vocabulary& vocabulary
   if (options.unk_id < 0 || !vocabulary.contains(options.unk_id)) {
     return data_loss("a unigram model needs an unknown token (unk_id)");
   }
-  std::unique_ptr<UnigramModel> model(new UnigramModel(options));
+  std::unique_ptr<UnigramModel> model(new UnigramModel(vocabulary, options));
   double lowest = 0.0;
   bool any = false;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
@@ -88,6 +88,8 @@ void UnigramModel::relax(std::string_view piece, size_t begin, ModelScratch* scr
 }
 
 void UnigramModel::emit_unknown(std::string_view text, std::vector<int32_t>* out) const {
+  // Unknown characters side by side may spell a token, which the reference then takes.
+  if (const int32_t id = vocabulary_.find_text(text); id >= 0) return out->push_back(id);
   const bool bytes = options_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char c) {
                        return byte_ids_[static_cast<uint8_t>(c)] >= 0;
                      });

@@ -20,7 +20,8 @@ struct UnigramOptions {
 
 class UnigramModel : public Model {
  public:
-  // One finite score an id; usable[id] tells which tokens text may become.
+  // `vocabulary` is finished and outlives the model. One finite score an id; usable[id] tells which
+  // tokens text may become.
   static Result<std::unique_ptr<Model>> create(const Vocabulary& vocabulary,
                                                const std::vector<double>& scores,
                                                const std::vector<bool>& usable,
@@ -29,11 +30,13 @@ class UnigramModel : public Model {
               std::vector<int32_t>* out) const override;
 
  private:
-  explicit UnigramModel(const UnigramOptions& options) : options_(options) {}
+  UnigramModel(const Vocabulary& vocabulary, const UnigramOptions& options)
+      : vocabulary_(vocabulary), options_(options) {}
   void insert(std::string_view piece, int32_t id);
   void relax(std::string_view piece, size_t begin, ModelScratch* scratch) const;
   void emit_unknown(std::string_view text, std::vector<int32_t>* out) const;
 
+  const Vocabulary& vocabulary_;
   UnigramOptions options_;
   std::vector<double> scores_;
   double unknown_score_ = 0.0;
