@@ -113,8 +113,11 @@ TEST(TopK, EqualsSorting) {
     const int k = *rc::gen::inRange(1, static_cast<int>(row.size()) + 3);
     std::vector<int32_t> order(row.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater{},
-                             [&](int32_t i) { return row[static_cast<size_t>(i)]; });
+    std::ranges::sort(order, [&](int32_t a, int32_t b) {
+      const float x = row[static_cast<size_t>(a)];
+      const float y = row[static_cast<size_t>(b)];
+      return x != y ? x > y : a < b;
+    });
     std::erase_if(order, [&](int32_t i) { return row[static_cast<size_t>(i)] == kMinusInfinity; });
     if (order.size() > static_cast<size_t>(k)) order.resize(static_cast<size_t>(k));
     std::ranges::sort(order);
@@ -155,7 +158,7 @@ TEST(Mass, EqualsSorting) {
       candidates.push_back({static_cast<float>(keys[i]), static_cast<int32_t>(i), weights[i]});
     }
     auto sorted = candidates;
-    std::ranges::stable_sort(sorted, {}, &Candidate::logit);
+    std::ranges::sort(sorted, key_before);
     const auto total = static_cast<double>(total_weight(candidates));
     uint64_t sum = 0;
     std::set<int32_t> expected;
