@@ -12,6 +12,7 @@ if(CCACHE_PROGRAM)
 endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+find_package(simdjson REQUIRED)
 
 # Contraction is off so that a product and a sum round the same in every kernel; kernels ask for FMA by name.
 add_compile_options(-Wall -Wextra -Wpedantic -ffp-contract=off)

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "weights/gguf.h"
 #include "weights/json_events.h"
@@ -18,8 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxJsonBytes = uint64_t{256} << 20;
-constexpr int kMaxJsonDepth = 64;
 constexpr size_t kShownBytes = 64;    // of a text
 constexpr size_t kShownElements = 4;  // of an array
 
@@ -226,21 +224,16 @@ Status report_tokenizer(const fs::path& folder, ModelReport* report) {
   return {};
 }
 
-// An object file of the folder; null when absent.
-Result<nlohmann::ordered_json> read_object(const fs::path& path) {
+// An object file of the folder; nothing when absent.
+Result<std::optional<JsonDocument>> read_object(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return nlohmann::ordered_json();
+  if (!fs::exists(path, ignored)) return std::optional<JsonDocument>();
   const auto text = read_file(path, kMaxJsonBytes);
   if (!text.ok()) return text.status();
-  bool too_deep = false;
-  const auto watch = [&](int depth, nlohmann::ordered_json::parse_event_t,
-                         nlohmann::ordered_json&) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  auto value = nlohmann::ordered_json::parse(*text, watch, /*allow_exceptions=*/false);
-  if (too_deep || !value.is_object()) return data_loss(path.string() + ": not a JSON object");
-  return value;
+  auto document = JsonDocument::parse(*text);
+  if (!document.ok()) return document.status().with_context(path.string());
+  if (!document->root().is_object()) return data_loss(path.string() + ": not a JSON object");
+  return std::optional<JsonDocument>(*std::move(document));
 }
 
 Status report_template(const fs::path& folder, ModelReport* report) {
@@ -253,18 +246,46 @@ Status report_template(const fs::path& folder, ModelReport* report) {
   }
   const auto settings = read_object(folder / "tokenizer_config.json");
   if (!settings.ok()) return settings.status();
-  if (!settings->is_object()) return {};
-  const auto found = settings->find("chat_template");
-  if (found == settings->end()) return {};
-  if (found->is_string()) report->chat_template = found->get<std::string>();
-  if (!found->is_array()) return {};
-  for (const auto& entry : *found) {
-    const bool named =
-        entry.is_object() && entry.value("name", nlohmann::ordered_json()) == "default";
-    if (named && entry.contains("template") && entry["template"].is_string())
-      report->chat_template = entry["template"].get<std::string>();
+  if (!settings->has_value()) return {};
+  const auto found = (*settings)->root().get("chat_template");
+  if (!found) return {};
+  std::string_view text;
+  simdjson::dom::array entries;
+  if (found->element().get(text) == simdjson::SUCCESS) report->chat_template = text;
+  if (found->element().get(entries) != simdjson::SUCCESS) return {};
+  for (const simdjson::dom::element item : entries) {
+    const JsonValue entry(item, "");
+    const auto name = entry.string("name");
+    const auto body = entry.string("template");
+    if (name.ok() && *name == "default" && body.ok()) report->chat_template = *body;
   }
   return {};
+}
+
+// Its type's name and one printable line.
+ReportedValue reported(std::string_view key, const simdjson::dom::element& value) {
+  const auto made = [&](const char* type, std::string text) {
+    return ReportedValue{std::string(key), type, std::move(text)};
+  };
+  switch (value.type()) {
+    case simdjson::dom::element_type::STRING:
+      return made("string", shown(value.get_string().value_unsafe()));
+    case simdjson::dom::element_type::BOOL:
+      return made("boolean", value.get_bool().value_unsafe() ? "true" : "false");
+    case simdjson::dom::element_type::INT64:
+      return made("number", fmt::format("{}", value.get_int64().value_unsafe()));
+    case simdjson::dom::element_type::UINT64:
+      return made("number", fmt::format("{}", value.get_uint64().value_unsafe()));
+    case simdjson::dom::element_type::DOUBLE:
+      return made("number", fmt::format("{}", value.get_double().value_unsafe()));
+    case simdjson::dom::element_type::NULL_VALUE:
+      return made("null", "null");
+    default:
+      break;
+  }
+  std::string text = simdjson::minify(value);
+  if (text.size() > kShownBytes) text = std::string(utf8_prefix(text, kShownBytes)) + "...";
+  return made(value.is_array() ? "array" : "object", std::move(text));
 }
 
 Status report_config(const fs::path& folder, ModelReport* report) {
@@ -277,15 +298,13 @@ Status report_config(const fs::path& folder, ModelReport* report) {
   take_config(models::config_from_json(*document, path.string()), report);
   const auto object = read_object(path);
   if (!object.ok()) return object.status();
-  for (const auto& [key, value] : object->items()) {
-    if (key == "model_type" && value.is_string()) report->architecture = value.get<std::string>();
-    using Handler = nlohmann::ordered_json::error_handler_t;
-    std::string text = value.is_string() ? shown(value.get<std::string>())
-                                         : value.dump(-1, ' ', false, Handler::replace);
-    if (!value.is_string() && text.size() > kShownBytes)
-      text = std::string(utf8_prefix(text, kShownBytes)) + "...";
-    report->metadata.push_back({"config." + key, value.type_name(), std::move(text)});
-  }
+  if (!object->has_value()) return {};
+  const auto model_type = (*object)->root().string("model_type");
+  if (model_type.ok()) report->architecture = *model_type;
+  simdjson::dom::object fields;
+  if ((*object)->root().element().get(fields) != simdjson::SUCCESS) return {};
+  for (const simdjson::dom::key_value_pair field : fields)
+    report->metadata.push_back(reported("config." + std::string(field.key), field.value));
   return {};
 }
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/search_path.h"
 #include "weights/safetensors.h"
 
@@ -17,88 +17,96 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxJsonFile = 64u << 20;
-constexpr int kMaxJsonDepth = 64;
 
-// Depth-limited parse; null value on malformed text.
-std::optional<nlohmann::json> parse_json(const std::string& text) {
-  bool too_deep = false;
-  const nlohmann::json::parser_callback_t watch = [&](int depth, nlohmann::json::parse_event_t,
-                                                      nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  nlohmann::json value = nlohmann::json::parse(text, watch, /*allow_exceptions=*/false);
-  if (too_deep || value.is_discarded()) return std::nullopt;
-  return value;
-}
-
-// An optional object file of a folder: absent file gives an empty object.
-Result<nlohmann::json> read_object(const fs::path& path) {
+// An object file of a folder; nothing when there is no such file.
+Result<std::optional<JsonDocument>> read_object(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return nlohmann::json::object();
+  if (!fs::exists(path, ignored)) return std::optional<JsonDocument>();
   auto text = read_file(path, kMaxJsonFile);
   if (!text.ok()) return text.status();
-  auto value = parse_json(*text);
-  if (!value || !value->is_object()) return data_loss(path.string() + ": not a JSON object");
-  return std::move(*value);
+  auto document = JsonDocument::parse(*text);
+  if (!document.ok()) return document.status().with_context(path.string());
+  if (!document->root().is_object()) return data_loss(path.string() + ": not a JSON object");
+  if (Status s = document->refuse_duplicate_keys(); !s.ok()) return s.with_context(path.string());
+  return std::optional<JsonDocument>(*std::move(document));
 }
 
 // chat_template of tokenizer_config.json: a string, or a list of named ones of which "default"
 // counts.
-std::string template_of(const nlohmann::json& tokenizer_config) {
-  const auto found = tokenizer_config.find("chat_template");
-  if (found == tokenizer_config.end()) return {};
-  if (found->is_string()) return found->get<std::string>();
-  if (!found->is_array()) return {};
-  for (const nlohmann::json& entry : *found) {
-    if (!entry.is_object()) continue;
-    const auto name = entry.find("name");
-    const auto body = entry.find("template");
-    if (name != entry.end() && name->is_string() && *name == "default" && body != entry.end() &&
-        body->is_string()) {
-      return body->get<std::string>();
-    }
+Result<std::string> template_of(const JsonValue& tokenizer_config) {
+  const auto found = tokenizer_config.get("chat_template");
+  if (!found || !found->is_array()) return tokenizer_config.string_or("chat_template", "");
+  const auto entries = tokenizer_config.items("chat_template");
+  if (!entries.ok()) return entries.status();
+  for (const JsonValue& entry : *entries) {
+    const auto name = entry.string("name");
+    if (!name.ok()) return name.status();
+    if (*name == "default") return entry.string_or("template", "");
+  }
+  return std::string();
+}
+
+Status read_number(const JsonValue& object, std::string_view key, float* out) {
+  const auto found = object.get(key);
+  double value = *out;
+  if (found && found->element().get(value) != simdjson::SUCCESS)
+    return object.error_at(key, "expected a number");
+  *out = static_cast<float>(value);
+  return {};
+}
+
+// One id or a list.
+Status read_eos_ids(const JsonValue& object, std::vector<int32_t>* ids) {
+  const auto found = object.get("eos_token_id");
+  if (!found) return {};
+  std::vector<JsonValue> list = {*found};
+  if (found->is_array()) {
+    auto items = object.items("eos_token_id");
+    if (!items.ok()) return items.status();
+    list = *std::move(items);
+  }
+  for (const JsonValue& item : list) {
+    int64_t id = 0;
+    if (item.element().get(id) != simdjson::SUCCESS || id < 0 || id > INT32_MAX)
+      return item.error("expected a token id");
+    ids->push_back(static_cast<int32_t>(id));
   }
   return {};
 }
 
-template <typename T>
-Status read_number(const nlohmann::json& object, const char* key, const std::string& path, T* out) {
-  const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) return {};
-  if (!found->is_number()) return data_loss(fmt::format("{}: '{}' is not a number", path, key));
-  *out = found->get<T>();
+Status read_defaults(const JsonValue& object, SamplingParams* params) {
+  struct Field {
+    std::string_view key;
+    float* out;
+  };
+  for (const Field& field :
+       {Field{"temperature", &params->temperature}, Field{"top_p", &params->top_p},
+        Field{"min_p", &params->min_p}, Field{"repetition_penalty", &params->repetition_penalty}}) {
+    if (Status s = read_number(object, field.key, field.out); !s.ok()) return s;
+  }
+  if (object.get("top_k")) {
+    const auto top_k = object.integer("top_k");
+    if (!top_k.ok()) return top_k.status();
+    if (*top_k < -1 || *top_k > INT32_MAX) return object.error_at("top_k", "out of range");
+    params->top_k = static_cast<int32_t>(*top_k);
+  }
+  const auto samples = object.boolean("do_sample", true);
+  if (!samples.ok()) return samples.status();
+  if (!*samples) params->temperature = 0.0f;
   return {};
 }
 
-Status read_generation_config(const fs::path& path, SamplingParams* params,
-                              std::vector<int32_t>* eos_ids) {
-  auto object = read_object(path);
-  if (!object.ok()) return object.status();
-  const std::string name = path.string();
-  for (const Status& status :
-       {read_number(*object, "temperature", name, &params->temperature),
-        read_number(*object, "top_p", name, &params->top_p),
-        read_number(*object, "top_k", name, &params->top_k),
-        read_number(*object, "min_p", name, &params->min_p),
-        read_number(*object, "repetition_penalty", name, &params->repetition_penalty)}) {
-    if (!status.ok()) return status;
-  }
-  const auto sample = object->find("do_sample");
-  if (sample != object->end() && sample->is_boolean() && !sample->get<bool>())
-    params->temperature = 0.0f;
-  const auto eos = object->find("eos_token_id");
-  if (eos == object->end() || eos->is_null()) return {};
-  const nlohmann::json list = eos->is_array() ? *eos : nlohmann::json::array({*eos});
-  for (const nlohmann::json& id : list) {
-    if (!id.is_number_integer())
-      return data_loss(name + ": 'eos_token_id' is not an integer or a list of integers");
-    const auto value = id.get<int64_t>();
-    if (value < 0 || value > INT32_MAX)
-      return data_loss(fmt::format("{}: 'eos_token_id' {} is out of range", name, value));
-    eos_ids->push_back(static_cast<int32_t>(value));
-  }
-  return {};
+Status read_generation_config(const fs::path& path, const models::ModelConfig& config,
+                              SamplingParams* params, std::vector<int32_t>* eos_ids) {
+  const auto document = read_object(path);
+  if (!document.ok()) return document.status();
+  if (!document->has_value()) return {};
+  const JsonValue root = (*document)->root();
+  if (Status s = read_defaults(root, params); !s.ok()) return s.with_context(path.string());
+  if (Status s = read_eos_ids(root, eos_ids); !s.ok()) return s.with_context(path.string());
+  // A range broken here is the file's fault, not the caller's.
+  const Status valid = validate(*params, config.vocab_size, config.max_position_embeddings);
+  return valid.ok() ? valid : data_loss(valid.message()).with_context(path.string());
 }
 
 }  // namespace
@@ -174,8 +182,8 @@ Status ModelFiles::read_folder(const fs::path& folder) {
   if (!config.ok()) return config.status();
   config_ = std::move(config).value();
   std::vector<int32_t> eos_ids;
-  if (Status s =
-          read_generation_config(folder / "generation_config.json", &default_sampling_, &eos_ids);
+  if (Status s = read_generation_config(folder / "generation_config.json", config_,
+                                        &default_sampling_, &eos_ids);
       !s.ok())
     return s;
   for (int32_t id : eos_ids) {
@@ -184,9 +192,14 @@ Status ModelFiles::read_folder(const fs::path& folder) {
       config_.eos_token_ids.push_back(id);
     }
   }
-  auto tokenizer_config = read_object(folder / "tokenizer_config.json");
+  const fs::path tokenizer_path = folder / "tokenizer_config.json";
+  const auto tokenizer_config = read_object(tokenizer_path);
   if (!tokenizer_config.ok()) return tokenizer_config.status();
-  chat_template_ = template_of(*tokenizer_config);
+  if (tokenizer_config->has_value()) {
+    auto chat = template_of((*tokenizer_config)->root());
+    if (!chat.ok()) return chat.status().with_context(tokenizer_path.string());
+    chat_template_ = *std::move(chat);
+  }
   std::error_code ignored;
   if (fs::exists(folder / "chat_template.jinja", ignored)) {
     auto jinja = read_file(folder / "chat_template.jinja", kMaxJsonFile);

@@ -2,53 +2,36 @@
 
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "base/quote.h"
 #include "models/config_checks.h"
 
 namespace pelton::models {
 namespace {
 
-using nlohmann::json;
+using simdjson::dom::element;
+using simdjson::dom::object;
 
-constexpr int kMaxDepth = 64;
 constexpr size_t kMaxListLength = 1 << 16;
-
-// Deepest nesting of braces and brackets outside strings.
-int nesting_depth(std::string_view document) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < document.size(); ++i) {
-    const char c = document[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
 
 // Reads typed values of one object; null counts as absent. The first value that is missing or wrong
 // is kept as the status, and every later read returns its default, so that callers check once.
 class Fields {
  public:
-  Fields(const json& object, std::string_view path, std::string prefix, Status* first_error)
-      : object_(&object), path_(path), prefix_(std::move(prefix)), first_error_(first_error) {}
+  Fields(object values, std::string_view path, std::string prefix, Status* first_error)
+      : object_(values), path_(path), prefix_(std::move(prefix)), first_error_(first_error) {}
 
-  const json* find(std::string_view key) const {
-    const auto it = object_->find(key);
-    return it == object_->end() || it->is_null() ? nullptr : &*it;
+  std::optional<element> find(std::string_view key) const {
+    element value;
+    if (object_.at_key(key).get(value) != simdjson::SUCCESS || value.is_null()) return std::nullopt;
+    return value;
   }
 
   // Also true for null.
-  bool present(std::string_view key) const { return object_->contains(key); }
+  bool present(std::string_view key) const {
+    return object_.at_key(key).error() == simdjson::SUCCESS;
+  }
 
   std::string name(std::string_view key) const { return prefix_ + std::string(key); }
   std::string_view path() const { return path_; }
@@ -62,15 +45,13 @@ class Fields {
   }
 
   std::optional<int64_t> find_int(std::string_view key, int64_t least, int64_t most) const {
-    const json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    // Integers above int64's maximum are unsigned in the reader and so never in range.
-    if (!value->is_number_integer() ||
-        (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(most))) {
+    const auto value = find(key);
+    if (!value) return std::nullopt;
+    int64_t number = 0;
+    if (value->get(number) != simdjson::SUCCESS) {
       fail(key, fmt::format("{} is not an integer in [{}, {}]", shown(*value), least, most));
       return std::nullopt;
     }
-    const auto number = value->get<int64_t>();
     if (number < least || number > most) {
       fail(key, fmt::format("{} is not in [{}, {}]", number, least, most));
       return std::nullopt;
@@ -81,81 +62,94 @@ class Fields {
   // A dimension: positive. Absent without a default is an error.
   int32_t dimension(std::string_view key, int64_t most,
                     std::optional<int32_t> otherwise = std::nullopt) const {
-    if (find(key) == nullptr && !otherwise) fail(key, "missing");
+    if (!find(key) && !otherwise) fail(key, "missing");
     return static_cast<int32_t>(find_int(key, 1, most).value_or(otherwise.value_or(1)));
   }
 
   std::optional<double> find_number(std::string_view key) const {
-    const json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_number()) {
-      fail(key, fmt::format("{} is not a number", shown(*value)));
-      return std::nullopt;
-    }
-    return value->get<double>();
+    return find_as<double>(key, "a number");
   }
   float number(std::string_view key, double otherwise) const {
     return static_cast<float>(find_number(key).value_or(otherwise));
   }
 
   bool flag(std::string_view key, bool otherwise) const {
-    const json* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) {
-      fail(key, fmt::format("{} is not true or false", shown(*value)));
-      return otherwise;
-    }
-    return value->get<bool>();
+    return find_as<bool>(key, "true or false").value_or(otherwise);
   }
 
-  std::string text(std::string_view key, std::string otherwise) const {
-    const json* value = find(key);
-    if (value == nullptr) return otherwise;
-    if (!value->is_string()) {
-      fail(key, fmt::format("{} is not a string", shown(*value)));
-      return otherwise;
-    }
-    return value->get<std::string>();
+  std::string text(std::string_view key, std::string_view otherwise) const {
+    return std::string(find_as<std::string_view>(key, "a string").value_or(otherwise));
   }
 
   std::vector<float> numbers(std::string_view key) const {
     std::vector<float> out;
-    const json* value = find(key);
-    if (value == nullptr) return out;
-    if (!value->is_array() || value->size() > kMaxListLength) {
+    const auto value = find(key);
+    if (!value) return out;
+    simdjson::dom::array items;
+    if (value->get(items) != simdjson::SUCCESS || items.size() > kMaxListLength) {
       fail(key, "not a list of numbers");
       return out;
     }
-    for (const json& item : *value) {
-      if (!item.is_number()) {
+    for (const element item : items) {
+      double number = 0.0;
+      if (item.get(number) != simdjson::SUCCESS) {
         fail(key, fmt::format("{} is not a number", shown(item)));
         return out;
       }
-      out.push_back(item.get<float>());
+      out.push_back(static_cast<float>(number));
     }
     return out;
   }
 
   // An object of its own, or nothing.
-  std::optional<Fields> object(std::string_view key) const {
-    const json* value = find(key);
-    if (value == nullptr) return std::nullopt;
-    if (!value->is_object()) {
+  std::optional<Fields> inner(std::string_view key) const {
+    const auto value = find(key);
+    if (!value) return std::nullopt;
+    object values;
+    if (value->get(values) != simdjson::SUCCESS) {
       fail(key, "not an object");
       return std::nullopt;
     }
-    return Fields(*value, path_, name(key) + ".", first_error_);
+    return Fields(values, path_, name(key) + ".", first_error_);
   }
 
-  static std::string shown(const json& value) {
-    if (value.is_structured()) return value.is_array() ? "a list" : "an object";
-    std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
-    if (text.size() > 64) text = text.substr(0, 61) + "...";
-    return text;
+  // A value as an error line shows it.
+  static std::string shown(const element& value) {
+    switch (value.type()) {
+      case simdjson::dom::element_type::ARRAY:
+        return "a list";
+      case simdjson::dom::element_type::OBJECT:
+        return "an object";
+      case simdjson::dom::element_type::INT64:
+        return fmt::format("{}", value.get_int64().value_unsafe());
+      case simdjson::dom::element_type::UINT64:
+        return fmt::format("{}", value.get_uint64().value_unsafe());
+      case simdjson::dom::element_type::DOUBLE:
+        return fmt::format("{}", value.get_double().value_unsafe());
+      case simdjson::dom::element_type::STRING:
+        return quote(value.get_string().value_unsafe(), 64);
+      case simdjson::dom::element_type::BOOL:
+        return value.get_bool().value_unsafe() ? "true" : "false";
+      case simdjson::dom::element_type::NULL_VALUE:
+        return "null";
+    }
+    return "a value";
   }
 
  private:
-  const json* object_;
+  template <typename T>
+  std::optional<T> find_as(std::string_view key, std::string_view kind) const {
+    const auto value = find(key);
+    if (!value) return std::nullopt;
+    T out{};
+    if (value->get(out) != simdjson::SUCCESS) {
+      fail(key, fmt::format("{} is not {}", shown(*value), kind));
+      return std::nullopt;
+    }
+    return out;
+  }
+
+  object object_;
   std::string_view path_;
   std::string prefix_;
   Status* first_error_;
@@ -206,18 +200,18 @@ const Family* find_family(std::string_view model_type) {
 
 ops::Activation read_activation(const Fields& fields, std::string_view key,
                                 std::string_view otherwise) {
-  const std::string name = fields.text(key, std::string(otherwise));
+  const std::string name = fields.text(key, otherwise);
   if (name == "silu" || name == "swish") return ops::Activation::kSilu;
   if (name == "gelu") return ops::Activation::kGelu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return ops::Activation::kGeluTanh;
   if (name == "relu") return ops::Activation::kRelu;
-  fields.refuse(key, fmt::format("activation \"{}\" is not supported", name.substr(0, 64)));
+  fields.refuse(key, fmt::format("activation {} is not supported", quote(name, 64)));
   return ops::Activation::kSilu;
 }
 
 // Keys of any family that would change the mathematics in a way nothing here implements.
 void refuse_unknown_options(const Fields& fields) {
-  if (fields.find("quantization_config") != nullptr) {
+  if (fields.find("quantization_config")) {
     fields.refuse("quantization_config", "quantized safetensors are not supported");
   }
   for (std::string_view key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
@@ -236,21 +230,22 @@ void read_token_ids(const Fields& fields, ModelConfig* config) {
   if (const auto id = fields.find_int("bos_token_id", 0, kMost)) {
     config->bos_token_id = static_cast<int32_t>(*id);
   }
-  const json* eos = fields.find("eos_token_id");
-  if (eos == nullptr) return;
-  if (!eos->is_array()) {
+  const auto eos = fields.find("eos_token_id");
+  if (!eos) return;
+  simdjson::dom::array list;
+  if (eos->get(list) != simdjson::SUCCESS) {
     if (const auto id = fields.find_int("eos_token_id", 0, kMost)) {
       config->eos_token_ids = {static_cast<int32_t>(*id)};
     }
     return;
   }
-  if (eos->size() > 1024) return fields.fail("eos_token_id", "a list of more than 1024 ids");
-  for (const json& item : *eos) {
-    if (!item.is_number_integer() || item.get<double>() < 0 || item.get<double>() > kMost) {
-      fields.fail("eos_token_id", fmt::format("{} is not a token id", Fields::shown(item)));
-      return;
+  if (list.size() > 1024) return fields.fail("eos_token_id", "a list of more than 1024 ids");
+  for (const element item : list) {
+    int64_t id = 0;
+    if (item.get(id) != simdjson::SUCCESS || id < 0 || id > kMost) {
+      return fields.fail("eos_token_id", fmt::format("{} is not a token id", Fields::shown(item)));
     }
-    config->eos_token_ids.push_back(item.get<int32_t>());
+    config->eos_token_ids.push_back(static_cast<int32_t>(id));
   }
 }
 
@@ -288,7 +283,7 @@ void read_scaling_values(const Fields& scaling, const Fields& model, const Model
 
   if (rope->scaling == RopeScaling::kLlama3) {
     for (std::string_view key : {"low_freq_factor", "high_freq_factor"}) {
-      if (scaling.find(key) == nullptr) scaling.fail(key, "missing");
+      if (!scaling.find(key)) scaling.fail(key, "missing");
     }
     rope->low_freq_factor = scaling.number("low_freq_factor", 1.0);
     rope->high_freq_factor = scaling.number("high_freq_factor", 4.0);
@@ -324,8 +319,7 @@ RopeConfig read_rope(const std::optional<Fields>& scaling, const Fields& model, 
   const std::string type = scaling->text("rope_type", scaling->text("type", "default"));
   const auto parsed = parse_scaling(type, config.model_type == "phi3");
   if (!parsed) {
-    scaling->refuse("rope_type",
-                    fmt::format("RoPE type \"{}\" is not supported", type.substr(0, 64)));
+    scaling->refuse("rope_type", fmt::format("RoPE type {} is not supported", quote(type, 64)));
     return rope;
   }
   rope.scaling = *parsed;
@@ -336,7 +330,7 @@ RopeConfig read_rope(const std::optional<Fields>& scaling, const Fields& model, 
 void read_ropes(const Fields& fields, ModelConfig* config) {
   const bool gemma = config->model_type == "gemma3_text";
   const double theta = fields.find_number("rope_theta").value_or(gemma ? 1e6 : 1e4);
-  std::optional<Fields> scaling = fields.object("rope_parameters");
+  std::optional<Fields> scaling = fields.inner("rope_parameters");
   const bool by_layer_type =
       scaling && (scaling->find("full_attention") || scaling->find("sliding_attention"));
   if (by_layer_type && !gemma) {
@@ -344,14 +338,14 @@ void read_ropes(const Fields& fields, ModelConfig* config) {
     return;
   }
   if (!gemma) {
-    if (!scaling) scaling = fields.object("rope_scaling");
+    if (!scaling) scaling = fields.inner("rope_scaling");
     config->rope = read_rope(scaling, fields, theta, *config);
     return;
   }
   const double local_theta = fields.find_number("rope_local_base_freq").value_or(1e4);
-  std::optional<Fields> local = by_layer_type ? scaling->object("sliding_attention") : std::nullopt;
-  std::optional<Fields> global = by_layer_type ? scaling->object("full_attention") : std::nullopt;
-  if (!by_layer_type) global = scaling ? scaling : fields.object("rope_scaling");
+  std::optional<Fields> local = by_layer_type ? scaling->inner("sliding_attention") : std::nullopt;
+  std::optional<Fields> global = by_layer_type ? scaling->inner("full_attention") : std::nullopt;
+  if (!by_layer_type) global = scaling ? scaling : fields.inner("rope_scaling");
   config->rope = read_rope(global, fields, theta, *config);
   // Without an entry of its own the local RoPE is plain: scaling applies to full attention alone.
   if (local) {
@@ -371,8 +365,7 @@ void read_windows(const Fields& fields, ModelConfig* config) {
   const bool gemma = type == "gemma3_text";
   if (qwen && !fields.flag("use_sliding_window", false)) return;
   // null says no window; an absent key means the class default where one exists.
-  const bool named_null =
-      fields.find("sliding_window") == nullptr && fields.present("sliding_window");
+  const bool named_null = !fields.find("sliding_window") && fields.present("sliding_window");
   const int64_t otherwise = (type == "mistral" || qwen || gemma) && !named_null ? 4096 : 0;
   const auto window =
       static_cast<int32_t>(fields.find_int("sliding_window", 1, kMaxPositions).value_or(otherwise));
@@ -385,18 +378,21 @@ void read_windows(const Fields& fields, ModelConfig* config) {
     const bool slides = qwen ? layer >= first : !gemma || (layer + 1) % pattern != 0;
     if (slides) config->sliding_windows[i] = window;
   }
-  const json* types = fields.find("layer_types");
-  if (types == nullptr || !(qwen || gemma)) return;
-  if (!types->is_array() || types->size() != layers) {
+  const auto types = fields.find("layer_types");
+  if (!types || !(qwen || gemma)) return;
+  simdjson::dom::array names;
+  if (types->get(names) != simdjson::SUCCESS || names.size() != layers) {
     return fields.fail("layer_types", fmt::format("not a list of {} names", layers));
   }
-  for (size_t i = 0; i < layers; ++i) {
-    const bool slides = (*types)[i] == "sliding_attention";
-    if (!slides && (*types)[i] != "full_attention") {
-      return fields.refuse("layer_types",
-                           fmt::format("{} is not supported", Fields::shown((*types)[i])));
+  size_t layer = 0;
+  for (const element item : names) {
+    std::string_view name;
+    const bool named = item.get(name) == simdjson::SUCCESS;
+    const bool slides = named && name == "sliding_attention";
+    if (!slides && !(named && name == "full_attention")) {
+      return fields.refuse("layer_types", fmt::format("{} is not supported", Fields::shown(item)));
     }
-    config->sliding_windows[i] = slides ? window : 0;
+    config->sliding_windows[layer++] = slides ? window : 0;
   }
 }
 
@@ -421,7 +417,7 @@ void read_decoder(const Fields& fields, const Family& family, ModelConfig* confi
   if (!head_dim && config->hidden_size % config->num_attention_heads == 0) {
     head_dim = config->hidden_size / config->num_attention_heads;
   }
-  if (!head_dim && fields.find("head_dim") == nullptr) {
+  if (!head_dim && !fields.find("head_dim")) {
     fields.fail("hidden_size", fmt::format("{} is not a multiple of {} attention heads",
                                            config->hidden_size, config->num_attention_heads));
     return;
@@ -479,7 +475,7 @@ void read_gpt(const Fields& fields, const Family& family, ModelConfig* config) {
 }
 
 FieldNames field_names(const Fields& fields, const Fields& ids, bool gpt) {
-  const bool parameters = fields.find("rope_parameters") != nullptr;
+  const bool parameters = fields.find("rope_parameters").has_value();
   FieldNames names;
   names.hidden_size = fields.name(gpt ? "n_embd" : "hidden_size");
   names.num_attention_heads = fields.name(gpt ? "n_head" : "num_attention_heads");
@@ -525,11 +521,12 @@ Result<ModelConfig> read_family(const Fields& outer, const Fields& fields, const
 }  // namespace
 
 Result<ModelConfig> config_from_json(std::string_view document, std::string_view path) {
-  if (nesting_depth(document) > kMaxDepth) {
-    return data_loss(fmt::format("{}: nested deeper than {} levels", path, kMaxDepth));
-  }
-  const json root = json::parse(document.begin(), document.end(), nullptr, false);
-  if (!root.is_object()) return data_loss(fmt::format("{}: not a JSON object", path));
+  const auto parsed = JsonDocument::parse(document);
+  if (!parsed.ok()) return parsed.status().with_context(path);
+  object root;
+  if (parsed->root().element().get(root) != simdjson::SUCCESS)
+    return data_loss(fmt::format("{}: not a JSON object", path));
+  if (Status s = parsed->refuse_duplicate_keys(); !s.ok()) return s.with_context(path);
 
   Status first_error;
   const Fields outer(root, path, "", &first_error);
@@ -538,7 +535,7 @@ Result<ModelConfig> config_from_json(std::string_view document, std::string_view
   if (model_type.empty()) return field_error(path, "model_type", "missing");
   std::optional<Fields> text;
   if (model_type == "gemma3") {
-    text = outer.object("text_config");
+    text = outer.inner("text_config");
     if (!first_error.ok()) return first_error;
     if (!text) return field_error(path, "text_config", "missing");
     model_type = "gemma3_text";
@@ -546,8 +543,7 @@ Result<ModelConfig> config_from_json(std::string_view document, std::string_view
   const Family* family = find_family(model_type);
   if (family == nullptr) {
     return field_unsupported(
-        path, "model_type",
-        fmt::format("architecture \"{}\" is not supported", model_type.substr(0, 64)));
+        path, "model_type", fmt::format("architecture {} is not supported", quote(model_type, 64)));
   }
   return read_family(outer, text ? *text : outer, *family, first_error);
 }

@@ -323,9 +323,15 @@ TEST(ConfigJson, AnyValueOfAnyKeyIsAnswered) {
 }
 
 TEST(ConfigJson, TextThatIsNoConfiguration) {
-  for (std::string text : {"", "[]", "3", "{", "{\"a\": NaN}", "{\"model_type\": \"llama\"} x"}) {
+  for (std::string_view text : {"", "{", "{\"a\": NaN}", "{\"model_type\": \"llama\"} x"}) {
+    EXPECT_THAT(config_from_json(text, "c").status().message(), HasSubstr("c: not valid JSON"));
+  }
+  for (std::string_view text : {"[]", "3", "null"}) {
     EXPECT_THAT(config_from_json(text, "c").status().message(), HasSubstr("c: not a JSON object"));
   }
+  const std::string twice = R"({"model_type": "llama", "hidden_size": 64, "hidden_size": 32})";
+  EXPECT_THAT(config_from_json(twice, "c").status().message(),
+              HasSubstr("c: the key 'hidden_size' stands twice"));
   const std::string deep = "{\"a\":" + std::string(100000, '[') + std::string(100000, ']') + "}";
   EXPECT_THAT(config_from_json(deep, "c").status().message(), HasSubstr("nested deeper"));
 }

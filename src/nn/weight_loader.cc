@@ -39,7 +39,7 @@ WeightLoader::WeightLoader(const weights::WeightSource& source, NameMap names,
 }
 
 void WeightLoader::fail(Status status) {
-  if (status_.ok()) status_ = std::move(status);
+  if (status_.ok()) status_ = status.with_context(source_.path());
 }
 
 bool WeightLoader::has(std::string_view name) const {
@@ -52,14 +52,14 @@ const weights::TensorInfo* WeightLoader::lookup(std::string_view name,
   const std::string file_name = names_(name);
   const weights::TensorInfo* info = source_.find(file_name);
   if (info == nullptr) {
-    fail(data_loss(fmt::format("{}: tensor '{}' is missing", source_.path(), file_name)));
+    fail(data_loss(fmt::format("tensor '{}' is missing", file_name)));
     return nullptr;
   }
   asked_.insert(file_name);
   if (info->shape != shape) {
-    fail(data_loss(fmt::format(
-        "{}: tensor '{}' has shape [{}], but the model's configuration asks for [{}]",
-        source_.path(), file_name, fmt::join(info->shape, ", "), fmt::join(shape, ", "))));
+    fail(data_loss(
+        fmt::format("tensor '{}' has shape [{}], but the model's configuration asks for [{}]",
+                    file_name, fmt::join(info->shape, ", "), fmt::join(shape, ", "))));
     return nullptr;
   }
   return info;
@@ -84,14 +84,13 @@ kernels::WeightMatrix WeightLoader::matrix(std::string_view name, int64_t rows, 
   if (info == nullptr) return {};
   const WeightFormatInfo& format = weight_format_info(info->format);
   if (columns % format.block_elements != 0) {
-    fail(data_loss(
-        fmt::format("{}: tensor '{}': rows of {} elements do not fill whole {} blocks of {}",
-                    source_.path(), info->name, columns, format.name, format.block_elements)));
+    fail(data_loss(fmt::format("tensor '{}': rows of {} elements do not fill whole {} blocks of {}",
+                               info->name, columns, format.name, format.block_elements)));
     return {};
   }
   if (transposed && format.block_elements != 1) {
-    fail(unsupported(fmt::format("{}: tensor '{}': a transposed matrix cannot be {}",
-                                 source_.path(), info->name, format.name)));
+    fail(unsupported(
+        fmt::format("tensor '{}': a transposed matrix cannot be {}", info->name, format.name)));
     return {};
   }
   storage_->parameters += static_cast<size_t>(rows * columns);
@@ -133,8 +132,7 @@ kernels::WeightMatrix WeightLoader::embedding(std::string_view name, int64_t row
   const weights::TensorInfo* info = lookup(name, {rows, columns});
   if (info == nullptr) return {};
   if (columns % weight_format_info(info->format).block_elements != 0) {
-    fail(data_loss(
-        fmt::format("{}: tensor '{}': rows do not fill whole blocks", source_.path(), info->name)));
+    fail(data_loss(fmt::format("tensor '{}': rows do not fill whole blocks", info->name)));
     return {};
   }
   storage_->parameters += static_cast<size_t>(rows * columns);
@@ -148,8 +146,8 @@ const float* WeightLoader::vector(std::string_view name, int64_t size, float off
   storage_->parameters += static_cast<size_t>(size);
   const std::span<std::byte> out = take(static_cast<size_t>(size) * sizeof(float));
   if (weight_format_info(info->format).block_elements != 1) {
-    fail(data_loss(fmt::format("{}: tensor '{}': a vector must be F32, F16 or BF16, not {}",
-                               source_.path(), info->name, weight_format_name(info->format))));
+    fail(data_loss(fmt::format("tensor '{}': a vector must be F32, F16 or BF16, not {}", info->name,
+                               weight_format_name(info->format))));
     return nullptr;
   }
   if (counting()) return nullptr;
@@ -171,8 +169,7 @@ const float* WeightLoader::vectors(const std::vector<std::string>& names,
     if (info == nullptr) return nullptr;
     storage_->parameters += static_cast<size_t>(sizes[i]);
     if (weight_format_info(info->format).block_elements != 1) {
-      fail(data_loss(fmt::format("{}: tensor '{}': a vector must be F32, F16 or BF16",
-                                 source_.path(), info->name)));
+      fail(data_loss(fmt::format("tensor '{}': a vector must be F32, F16 or BF16", info->name)));
       return nullptr;
     }
     if (counting()) continue;

@@ -57,7 +57,7 @@ class WeightLoader {
   // Several vectors end to end.
   const float* vectors(const std::vector<std::string>& names, const std::vector<int64_t>& sizes);
 
-  void fail(Status status);
+  void fail(Status status);  // puts the file's path before the message
   const Status& status() const { return status_; }
   // Sizes so far; storage's own figures once loading.
   const WeightStorage& totals() const { return *storage_; }

@@ -2,7 +2,7 @@
 // is an error naming it; nothing falls back to a default silently.
 #pragma once
 
-#include "text/json_reader.h"
+#include "base/json.h"
 #include "text/pipeline.h"
 
 namespace pelton::text {

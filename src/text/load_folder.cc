@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include "base/file.h"
-#include "text/json_reader.h"
+#include "base/json.h"
 #include "text/model_file.h"
+#include "text/tokenizer.h"
 
 namespace pelton::text {
 namespace {

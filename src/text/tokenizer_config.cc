@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "text/json_reader.h"
+#include "base/json.h"
 
 namespace pelton::text {
 namespace {

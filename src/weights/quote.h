@@ -4,12 +4,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/quote.h"
 #include "pelton/status.h"
 
 namespace pelton::weights {
-
-// 'name' with control characters and invalid UTF-8 escaped as \xNN, cut after 256 bytes.
-std::string quote(std::string_view name);
 
 // "path: reason" and "path: tensor 'name': reason".
 Status file_error(StatusCode code, std::string_view path, std::string_view reason);

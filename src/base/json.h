@@ -1,15 +1,19 @@
-// A JSON document under limits, and error messages that name the place.
+// A JSON document from a file nobody vouches for: size and nesting are limited, running out of
+// memory is a status, and error messages name the place.
 #pragma once
 
 #include <simdjson.h>
 
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
-namespace pelton::text {
+namespace pelton {
 
 constexpr size_t kMaxJsonBytes = 256u << 20;
 constexpr size_t kMaxJsonDepth = 64;
@@ -48,11 +52,15 @@ class JsonValue {
   std::string path_;
 };
 
-// Owns the parsed text.
+// Owns what it parsed; `text` may go.
 class JsonDocument {
  public:
+  // kDataLoss for anything but one well-formed value, kResourceExhausted without memory for it.
+  // Integers beyond 64 bits and numbers beyond a double are not well-formed here.
   static Result<JsonDocument> parse(std::string_view text);
   JsonValue root() const { return {root_, ""}; }
+  // Names the first object that has a key twice; readers differ in which of the two they believe.
+  Status refuse_duplicate_keys() const;
 
  private:
   JsonDocument() : parser_(std::make_unique<simdjson::dom::parser>(kMaxJsonBytes)) {}
@@ -60,4 +68,4 @@ class JsonDocument {
   simdjson::dom::element root_;
 };
 
-}  // namespace pelton::text
+}  // namespace pelton

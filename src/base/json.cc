@@ -1,8 +1,13 @@
-#include "text/json_reader.h"
+#include "base/json.h"
 
 #include <fmt/format.h>
 
-namespace pelton::text {
+#include <algorithm>
+#include <utility>
+
+#include "base/quote.h"
+
+namespace pelton {
 
 std::string JsonValue::child(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
@@ -79,10 +84,38 @@ Result<JsonDocument> JsonDocument::parse(std::string_view text) {
   if (error == simdjson::SUCCESS) {
     error = document.parser_->parse(text.data(), text.size()).get(document.root_);
   }
+  if (error == simdjson::MEMALLOC) return resource_exhausted("no memory to read JSON");
+  if (error == simdjson::DEPTH_ERROR)
+    return data_loss(fmt::format("JSON nested deeper than {} levels", kMaxJsonDepth));
   if (error != simdjson::SUCCESS) {
     return data_loss(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   }
   return document;
 }
 
-}  // namespace pelton::text
+Status JsonDocument::refuse_duplicate_keys() const {
+  std::vector<simdjson::dom::element> open = {root_};
+  std::vector<std::string_view> keys;
+  while (!open.empty()) {
+    const simdjson::dom::element value = open.back();
+    open.pop_back();
+    simdjson::dom::array array;
+    simdjson::dom::object object;
+    if (value.get(array) == simdjson::SUCCESS) {
+      for (const simdjson::dom::element item : array) open.push_back(item);
+    } else if (value.get(object) == simdjson::SUCCESS) {
+      keys.clear();
+      for (const simdjson::dom::key_value_pair field : object) {
+        keys.push_back(field.key);
+        open.push_back(field.value);
+      }
+      std::sort(keys.begin(), keys.end());
+      const auto twice = std::adjacent_find(keys.begin(), keys.end());
+      if (twice != keys.end())
+        return data_loss(fmt::format("the key {} stands twice", quote(*twice)));
+    }
+  }
+  return {};
+}
+
+}  // namespace pelton
