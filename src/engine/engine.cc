@@ -14,6 +14,9 @@ uint64_t random_seed() {
   return (uint64_t{device()} << 32) | device();
 }
 
+// Short enough to be copied without memory.
+Status out_of_memory() { return resource_exhausted("out of memory"); }
+
 // Ids whose text holds one of the DRY stage's sequence breakers.
 std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
                                      const text::Tokenizer& tokenizer) {
@@ -82,14 +85,22 @@ Result<RequestId> Engine::submit(Request request, EventSink sink) {
   if (!sequences.ok()) return sequences.status();
   ++next_id_;
   live->sequences = std::move(sequences).value();
-  for (size_t i = 0; i < live->sequences.size(); ++i) {
-    owners_[live->sequences[i]] = live.get();
-    if (!live->beams) live->completions[i].sequence = live->sequences[i];
+  const RequestId id = live->id;
+  const auto prompt_tokens = static_cast<int64_t>(live->request.prompt_ids.size());
+  try {
+    for (size_t i = 0; i < live->sequences.size(); ++i) {
+      owners_[live->sequences[i]] = live.get();
+      if (!live->beams) live->completions[i].sequence = live->sequences[i];
+    }
+    live_[id] = std::move(live);
+  } catch (const std::bad_alloc&) {
+    // `live` still owns the request: the table takes it last.
+    for (sched::SequenceId sequence : live->sequences) owners_.erase(sequence);
+    scheduler_->cancel(id);
+    return out_of_memory();
   }
   ++metrics_.requests;
-  metrics_.prompt_tokens += static_cast<int64_t>(live->request.prompt_ids.size());
-  const RequestId id = live->id;
-  live_[id] = std::move(live);
+  metrics_.prompt_tokens += prompt_tokens;
   return id;
 }
 
@@ -112,7 +123,7 @@ Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
   } catch (const InternalError& error) {
     return internal_error(error.what());
   } catch (const std::bad_alloc&) {
-    return resource_exhausted("out of memory in a step");
+    return out_of_memory();
   }
   if (truncated_while_mapped()) {
     healthy_ = false;
@@ -123,28 +134,69 @@ Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
 
 bool Engine::step() {
   std::unique_lock lock(mutex_);
-  const sched::StepPlan& plan = scheduler_->plan();
+  reserve_events();
+  bool worked = false;
+  try {
+    const sched::StepPlan& plan = scheduler_->plan();
+    worked = !plan.empty();
+    Tensor logits;
+    Status status;
+    if (worked) {
+      lock.unlock();
+      status = forward(plan, &logits);
+      lock.lock();
+    }
+    settle(plan, logits, std::move(status));
+  } catch (const std::bad_alloc&) {
+    // Not even the failure could be told: what the scheduler holds may be half of a step.
+    healthy_ = false;
+    throw;
+  }
+  deliver(lock);
+  return worked;
+}
+
+// Folds the outcome of a step back: tokens, updates, errors.
+void Engine::settle(const sched::StepPlan& plan, const Tensor& logits, Status status) {
+  sampled_.clear();
   if (plan.empty()) {
     scheduler_->commit(plan, {});
-    deliver(lock);
-    return false;
+    return;
   }
-  sampled_.clear();
-  Tensor logits;
-  lock.unlock();
-  const Status status = forward(plan, &logits);
-  lock.lock();
-  if (status.ok()) {
-    observe(plan, logits);
-    choose_tokens(plan, logits);
-  } else {
-    fail_plan(plan, status);
-  }
-  for (const sched::SequenceUpdate& update : scheduler_->commit(plan, sampled_)) publish(update);
+  if (status.ok()) status = choose_tokens(plan, logits);
+  if (!status.ok()) fail_plan(plan, status);
+  for (const sched::SequenceUpdate& update : scheduler_->commit(plan, sampled_))
+    publish_or_fail(update);
   ++metrics_.steps;
   if (PELTON_DEBUG_CHECKS != 0 || !status.ok()) verify_integrity();
-  deliver(lock);
-  return true;
+}
+
+Status Engine::choose_tokens(const sched::StepPlan& plan, const Tensor& logits) {
+  try {
+    observe(plan, logits);
+    draw_tokens(plan, logits);
+    return {};
+  } catch (const std::bad_alloc&) {
+    sampled_.clear();
+    return out_of_memory();
+  }
+}
+
+void Engine::publish_or_fail(const sched::SequenceUpdate& update) {
+  try {
+    publish(update);
+  } catch (const std::bad_alloc&) {
+    LiveRequest* live = owner_of(update.sequence);
+    if (live != nullptr && live->open > 0) fail_request(*live, out_of_memory());
+  }
+}
+
+// Room for one event of each completion and one more that ends it with an error, so that telling
+// of a lack of memory needs none.
+void Engine::reserve_events() {
+  size_t open = 0;
+  for (const auto& [id, live] : live_) open += static_cast<size_t>(live->open);
+  events_.reserve(events_.size() + 2 * open);
 }
 
 void Engine::run_until_idle() {
@@ -153,13 +205,15 @@ void Engine::run_until_idle() {
 }
 
 void Engine::verify_integrity() {
-  const Status status = scheduler_->check_integrity();
+  Status status;
+  try {
+    status = scheduler_->check_integrity();
+  } catch (const std::bad_alloc&) {
+    return;  // the check needs memory of its own; the next step makes it up
+  }
   if (status.ok()) return;
   healthy_ = false;
-  for (auto& [id, live] : live_) {
-    scheduler_->cancel(id, FinishReason::kError);
-    end_request(*live, FinishReason::kError, status);
-  }
+  for (auto& [id, live] : live_) fail_request(*live, status);
 }
 
 EngineMetrics Engine::metrics() const {
@@ -174,10 +228,12 @@ void Engine::deliver(std::unique_lock<std::mutex>& lock) {
   // last event was handed over, so each sink outlives its calls.
   while (!events_.empty()) {
     std::vector<TokenEvent> events;
-    events.swap(events_);
     std::vector<std::unique_ptr<LiveRequest>> ended;
     std::vector<LiveRequest*> targets;
-    targets.reserve(events.size());
+    ended.reserve(events_.size());
+    targets.reserve(events_.size());
+    // From here to the sinks nothing takes memory, so no event is lost.
+    events.swap(events_);
     for (const TokenEvent& event : events) targets.push_back(live_.at(event.request).get());
     for (const TokenEvent& event : events) {
       const auto found = live_.find(event.request);

@@ -128,15 +128,21 @@ class Engine {
   // The parts of a step, all under the lock but the forward itself.
   Status forward(const sched::StepPlan& plan, Tensor* logits);
   void observe(const sched::StepPlan& plan, const Tensor& logits);
-  void choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
+  Status choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
+  void draw_tokens(const sched::StepPlan& plan, const Tensor& logits);
+  void settle(const sched::StepPlan& plan, const Tensor& logits, Status status);
   void draw(Draw& d, sampling::SamplerScratch& scratch) const;
   void fold(Draw& d);
   void take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
                             const Tensor& logits);
   void advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits);
   void publish(const sched::SequenceUpdate& update);
+  void publish_or_fail(const sched::SequenceUpdate& update);
   void end_beams(LiveRequest& live);
   void fail_plan(const sched::StepPlan& plan, const Status& status);
+  void fail_request(LiveRequest& live, const Status& status);
+  Status damaged_logits(const Status& status) const;
+  void reserve_events();
   void end_request(LiveRequest& live, FinishReason reason, const Status& error);
   TokenEvent& queue_event(LiveRequest& live, int32_t index);
   void close(LiveRequest& live, TokenEvent& event, FinishReason reason);

@@ -40,7 +40,7 @@ void Engine::observe(const sched::StepPlan& plan, const Tensor& logits) {
   }
 }
 
-void Engine::choose_tokens(const sched::StepPlan& plan, const Tensor& logits) {
+void Engine::draw_tokens(const sched::StepPlan& plan, const Tensor& logits) {
   draws_.clear();
   beam_groups_.clear();
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -87,9 +87,7 @@ void Engine::draw(Draw& d, sampling::SamplerScratch& scratch) const {
 void Engine::fold(Draw& d) {
   if (d.live->open == 0) return;  // a sibling's error ended the request
   if (!d.result.ok()) {
-    scheduler_->cancel(d.live->id, FinishReason::kError);
-    end_request(*d.live, FinishReason::kError, d.result.status());
-    return;
+    return fail_request(*d.live, damaged_logits(d.result.status()));
   }
   if (d.live->request.sampling.logprobs >= 0) {
     d.live->completions[static_cast<size_t>(d.index)].logprobs.push_back(
@@ -123,9 +121,7 @@ void Engine::advance_beams(LiveRequest& live, const sched::StepPlan& plan, const
   for (const std::span<float> row : rows) check(!row.empty(), "every live beam has a row");
   const auto advanced = live.beams->advance(rows);
   if (!advanced.ok()) {
-    scheduler_->cancel(live.id, FinishReason::kError);
-    end_request(live, FinishReason::kError, advanced.status());
-    return;
+    return fail_request(live, damaged_logits(advanced.status()));
   }
   const sampling::BeamSearch::Step& next = *advanced;
   if (next.done) {
@@ -171,8 +167,8 @@ TokenEvent& Engine::queue_event(LiveRequest& live, int32_t index) {
 void Engine::close(LiveRequest& live, TokenEvent& event, FinishReason reason) {
   Completion& completion = live.completions[static_cast<size_t>(event.index)];
   check(!completion.ended, "a completion ends once");
-  completion.ended = true;
   event.text += completion.text.finish();
+  completion.ended = true;
   event.finish = reason;
   completion.usage.prompt_tokens = static_cast<int64_t>(live.request.prompt_ids.size());
   event.usage = completion.usage;
@@ -227,12 +223,22 @@ void Engine::end_request(LiveRequest& live, FinishReason reason, const Status& e
   }
 }
 
+void Engine::fail_request(LiveRequest& live, const Status& status) {
+  scheduler_->cancel(live.id, FinishReason::kError);
+  end_request(live, FinishReason::kError, status);
+}
+
+// Rows that are no distribution come from weights that are not finite, or out of float's range.
+Status Engine::damaged_logits(const Status& status) const {
+  if (status.code() != StatusCode::kInternal) return status;
+  return data_loss(status.message()).with_context(files().path());
+}
+
 void Engine::fail_plan(const sched::StepPlan& plan, const Status& status) {
   for (const sched::SequenceStep& step : plan.sequences) {
     LiveRequest* live = owner_of(step.sequence);
     if (live == nullptr || live->open == 0) continue;
-    scheduler_->cancel(live->id, FinishReason::kError);
-    end_request(*live, FinishReason::kError, status);
+    fail_request(*live, status);
   }
 }
 

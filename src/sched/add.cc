@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 
 #include "sched/scheduler_impl.h"
 
@@ -62,7 +63,7 @@ Status Scheduler::Impl::refuse(const Request& request) const {
 
 void Scheduler::Impl::add_unit(Job* job, const Request& request, int32_t first_index,
                                int32_t members) {
-  auto unit = std::make_unique<Unit>();
+  Unit* unit = job->units.emplace_back(std::make_unique<Unit>()).get();
   unit->job = job;
   unit->key = {order_rank(job->priority, plan_.step, config_.priority_aging_steps), next_arrival_,
                first_index};
@@ -72,7 +73,7 @@ void Scheduler::Impl::add_unit(Job* job, const Request& request, int32_t first_i
   for (int32_t i = 0; i < members; ++i) {
     Sequence& sequence = unit->members[static_cast<size_t>(i)];
     sequence.id = next_sequence_++;
-    sequence.unit = unit.get();
+    sequence.unit = unit;
     sequence.index = first_index + i;
     sequence.tokens.reserve(static_cast<size_t>(job->max_length));
     sequence.tokens = request.prompt_ids;
@@ -87,11 +88,24 @@ void Scheduler::Impl::add_unit(Job* job, const Request& request, int32_t first_i
       blocks_.open(&scratch.table, request.cache_salt, job->max_length);
     }
   }
-  waiting_.prepare(unit.get());
-  if (unit->place == Place::kWaiting) waiting_.push(unit.get());
+  waiting_.prepare(unit);
+  if (unit->place == Place::kWaiting) waiting_.push(unit);
   ++job->live_units;
   live_ += members;
-  job->units.push_back(std::move(unit));
+}
+
+// Takes back what add() had made when memory ran out.
+void Scheduler::Impl::withdraw(Job* job) {
+  for (int32_t i = 0; const auto& unit : job->units) {
+    const bool complete = i++ < job->live_units;
+    if (complete) live_ -= static_cast<int32_t>(unit->members.size());
+    if (complete && unit->place == Place::kWaiting) waiting_.remove(unit.get());
+    for (Sequence& sequence : unit->members) {
+      sequences_.erase(sequence.id);
+      blocks_.close(&sequence.table);
+    }
+    for (BeamScratch& scratch : unit->scratch) blocks_.close(&scratch.table);
+  }
 }
 
 Result<std::vector<SequenceId>> Scheduler::Impl::add(RequestId id, const Request& request) {
@@ -113,16 +127,21 @@ Result<std::vector<SequenceId>> Scheduler::Impl::add(RequestId id, const Request
   job->ignore_eos = sampling.ignore_eos;
   job->stop_token_ids = sampling.stop_token_ids;
   std::vector<SequenceId> ids;
-  for (int32_t i = 0; i < sampling.n; ++i) add_unit(job.get(), request, i, sampling.num_beams);
-  for (const auto& unit : job->units) {
-    for (const Sequence& sequence : unit->members) ids.push_back(sequence.id);
+  try {
+    for (int32_t i = 0; i < sampling.n; ++i) add_unit(job.get(), request, i, sampling.num_beams);
+    for (const auto& unit : job->units) {
+      for (const Sequence& sequence : unit->members) ids.push_back(sequence.id);
+    }
+    // Nothing that happens to these units in a step may allocate.
+    ended_.reserve(static_cast<size_t>(live_));
+    plan_.preempted.reserve(static_cast<size_t>(live_));
+    jobs_[id] = std::move(job);
+  } catch (const std::bad_alloc&) {
+    withdraw(job.get());
+    return resource_exhausted("out of memory");
   }
   ++next_arrival_;
   ++queued_jobs_;
-  // Nothing that happens to these units in a step may allocate.
-  ended_.reserve(static_cast<size_t>(live_));
-  plan_.preempted.reserve(static_cast<size_t>(live_));
-  jobs_.emplace(id, std::move(job));
   return ids;
 }
 

@@ -36,5 +36,36 @@ TEST(SchedulerAllocation, StepsTakeNoMemory) {
   EXPECT_GT(scheduler.stats().prefix_hit_tokens, 0);
 }
 
+// A request that memory does not suffice for is as if it had never come.
+TEST(SchedulerAllocation, FailedAddLeavesNothing) {
+  for (const int32_t beams : {1, 3}) {
+    Scheduler scheduler(testing::small_config());
+    Request request = testing::make_request(20, 4);
+    request.cache_salt = "a salt that is too long for a short string";
+    request.sampling.num_beams = beams;
+    if (beams == 1) request.sampling.n = 3;
+    uint64_t k = 1;
+    for (bool happened = true; happened; ++k) {
+      StatusCode code = StatusCode::kOk;
+      {
+        const pelton::testing::AllocationFailure failure(
+            k, pelton::testing::AllocationFailure::Mode::kOnce);
+        try {
+          code = scheduler.add(k, request).status().code();
+        } catch (const std::bad_alloc&) {
+          code = StatusCode::kResourceExhausted;
+        }
+        happened = failure.happened();
+      }
+      EXPECT_EQ(code, happened ? StatusCode::kResourceExhausted : StatusCode::kOk) << k;
+      EXPECT_TRUE(scheduler.check_integrity().ok()) << k;
+      EXPECT_EQ(scheduler.stats().waiting, happened ? 0 : 3) << k;
+    }
+    EXPECT_GT(k, 10u);
+    scheduler.cancel(k - 1);
+    EXPECT_TRUE(scheduler.plan().empty());
+  }
+}
+
 }  // namespace
 }  // namespace pelton::sched

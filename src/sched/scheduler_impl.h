@@ -23,6 +23,7 @@ struct Scheduler::Impl {
   int32_t pool_length(const Request& request) const;
   int32_t longest(const Request& request) const;
   void add_unit(Job* job, const Request& request, int32_t first_index, int32_t members);
+  void withdraw(Job* job);
 
   // end.cc: and leave
   std::vector<SequenceUpdate> cancel(RequestId id, FinishReason reason);

@@ -34,6 +34,8 @@ def verdict(mutation, path, result):
         return None if path.name in lines[0] else f"does not name the file: {lines[0][:200]}"
     if refused and mutation.name not in NOT_FINITE:
         return f"refused: {result.stderr[:200]!r}"
+    if refused and path.name not in lines[-1]:
+        return f"does not name the file: {lines[-1][:200]}"
     if mutation.expected == "warn" and "warning" not in result.stderr.lower():
         return "no warning"
     return None

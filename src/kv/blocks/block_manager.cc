@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -26,7 +27,7 @@ void BlockManager::open(BlockTable* table, std::string_view salt, int64_t max_to
 
 void BlockManager::close(BlockTable* table) {
   check(table->blocks.empty(), "a table is cleared before it is closed");
-  tree_.release_salt(table->salt);
+  if (table->salt != kNoSalt) tree_.release_salt(std::exchange(table->salt, kNoSalt));
 }
 
 std::span<const int32_t> BlockManager::block_of(std::span<const int32_t> tokens, int32_t i) const {

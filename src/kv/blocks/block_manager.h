@@ -35,7 +35,7 @@ class BlockManager {
   const BlockPool& pool() const { return pool_; }
   const PrefixTree& tree() const { return tree_; }
 
-  // A table's salt lives from open() to close(); close() needs an empty table.
+  // A table's salt lives from open() to close(); close() needs an empty table, opened or not.
   void open(BlockTable* table, std::string_view salt, int64_t max_tokens);
   void close(BlockTable* table);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 
@@ -22,17 +23,17 @@ SaltId PrefixTree::acquire_salt(std::string_view salt) {
     ++salts_[index(found->second)].references;
     return found->second;
   }
-  SaltId id = 0;
   if (unused_salts_.empty()) {
-    id = static_cast<SaltId>(salts_.size());
     salts_.emplace_back();
     unused_salts_.reserve(salts_.capacity());
-  } else {
-    id = unused_salts_.back();
-    unused_salts_.pop_back();
+    unused_salts_.push_back(static_cast<SaltId>(salts_.size() - 1));
   }
-  salts_[index(id)] = {std::string(salt), 1};
+  const SaltId id = unused_salts_.back();
+  std::string text(salt);
   salt_ids_.emplace(salt, id);
+  // The last allocation is behind: a failed one leaves at most an unused place.
+  unused_salts_.pop_back();
+  salts_[index(id)] = {std::move(text), 1};
   return id;
 }
 

@@ -27,6 +27,7 @@ struct PrefixHash {
 
 // Stands for a salt's text while a reference to it is held.
 using SaltId = int32_t;
+inline constexpr SaltId kNoSalt = -1;
 
 class PrefixTree {
  public:

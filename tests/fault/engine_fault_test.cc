@@ -1,0 +1,106 @@
+// Allocation failure anywhere while a tokenizer or an engine is made and one request is answered.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <new>
+
+#include "engine/engine.h"
+#include "engine/model_files.h"
+#include "tests/fault/kth_failure.h"
+#include "tests/support/allocation_hook.h"
+
+namespace pelton {
+namespace {
+
+using testing::fail_each_allocation;
+
+const std::filesystem::path kModel =
+    std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m";
+
+Status load_tokenizer() { return text::Tokenizer::from_folder(kModel).status(); }
+
+Status open_files() { return engine::ModelFiles::open(kModel).status(); }
+
+Result<std::unique_ptr<engine::Engine>> load() {
+  auto files = engine::ModelFiles::open(kModel);
+  if (!files.ok()) return files.status();
+  engine::EngineOptions options;
+  options.threads = 1;
+  options.max_model_len = 64;
+  options.max_num_seqs = 2;
+  return engine::Engine::load(*std::move(files), options);
+}
+
+// How the one request ended. std::bad_alloc may leave submit() and, where not even the failure
+// could be told, step().
+Status answer(engine::Engine& engine) {
+  Request request;
+  request.prompt_ids = {1, 2, 3, 4};
+  request.sampling.max_tokens = 3;
+  request.sampling.temperature = 0.0f;
+  struct Ending {
+    StatusCode error = StatusCode::kOk;
+    int times = 0;
+  };
+  // Shared: the request outlives this call when std::bad_alloc leaves step().
+  const auto ending = std::make_shared<Ending>();
+  const auto id = engine.submit(std::move(request), [ending](const TokenEvent& event) {
+    if (event.finish == FinishReason::kNone) return;
+    ++ending->times;
+    ending->error = event.error.code();
+  });
+  if (!id.ok()) return id.status();
+  engine.run_until_idle();
+  if (ending->times != 1) return internal_error("the request did not end exactly once");
+  return {ending->error, ""};
+}
+
+// Opens, loads, answers one prompt and gives everything back.
+Status load_and_answer() {
+  auto engine = load();
+  return engine.ok() ? answer(**engine) : engine.status();
+}
+
+TEST(EngineFaults, Tokenizer) {
+  EXPECT_GT(fail_each_allocation([] { return load_tokenizer(); }, {.budget = 120}), 100u);
+}
+
+TEST(EngineFaults, ModelFiles) {
+  EXPECT_GT(fail_each_allocation([] { return open_files(); }, {.budget = 200}), 100u);
+}
+
+TEST(EngineFaults, LoadAndAnswer) {
+  EXPECT_GT(fail_each_allocation([] { return load_and_answer(); }, {.budget = 120}), 100u);
+}
+
+// One allocation of a request fails: that request ends with the error, the next one is answered.
+TEST(EngineFaults, TheEngineGoesOn) {
+  auto engine = load();
+  ASSERT_TRUE(engine.ok()) << engine.status().to_string();
+  ASSERT_TRUE(answer(**engine).ok());
+  int told = 0;
+  for (uint64_t k = 1; k < 10000; ++k) {
+    Status status;
+    bool happened = false;
+    {
+      const testing::AllocationFailure failure(k, testing::AllocationFailure::Mode::kOnce);
+      try {
+        status = answer(**engine);
+      } catch (const std::bad_alloc&) {
+        status = resource_exhausted("");
+      }
+      happened = failure.happened();
+    }
+    if (!happened) break;
+    ASSERT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << k;
+    told += status.ok() ? 0 : 1;
+    ASSERT_TRUE((*engine)->healthy()) << "allocation " << k;
+    (*engine)->run_until_idle();
+    ASSERT_TRUE(answer(**engine).ok()) << "after allocation " << k;
+    EXPECT_EQ((*engine)->metrics().scheduler.running, 0) << k;
+  }
+  EXPECT_GT(told, 10);
+}
+
+}  // namespace
+}  // namespace pelton
