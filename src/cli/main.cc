@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <new>
@@ -50,9 +51,11 @@ void add_common(CLI::App* app, CommonOptions* options) {
   app->add_option("-c,--ctx-size,--max-model-len", options->max_model_len,
                   "longest context in tokens; 0 = min(model, 4096)");
   app->add_option("--max-num-seqs,--max-batch-size", options->max_num_seqs,
-                  "sequences that may run at once");
+                  "sequences that may run at once")
+      ->check(CLI::Range(1, 4096));
   app->add_option("--max-num-batched-tokens,--max-batch-tokens", options->max_num_batched_tokens,
-                  "tokens of one step");
+                  "tokens of one step")
+      ->check(CLI::Range(1, 1 << 20));
   app->add_option("--block-size", options->block_size,
                   "tokens of a KV block: 16, 32, 64, 128 or 256")
       ->capture_default_str();
@@ -93,7 +96,8 @@ Command add_run(CLI::App& program) {
   app->add_option("--system", options->system, "system prompt");
   app->add_flag("--raw", options->raw, "complete the text as it stands: no chat template");
   app->add_option("-n,--n-predict,--max-tokens", options->max_tokens,
-                  "tokens to generate at most; -1 = to the context's end");
+                  "tokens to generate at most; -1 = to the context's end")
+      ->check(CLI::Range(-1, std::numeric_limits<int32_t>::max()));
   app->add_flag("--greedy", options->greedy,
                 "always the most likely token; the same as --temperature 0");
   app->add_option("--beams,--num-beams", options->num_beams, "beam search of this width")
@@ -129,8 +133,9 @@ Command add_run(CLI::App& program) {
                   "with --json: log-probabilities of this many tokens beside each chosen one");
   app->add_flag("--ignore-eos", s.ignore_eos, "go on after the end token");
   app->add_option_function<uint64_t>(
-      "-s,--seed", [options](const uint64_t& seed) { options->sampling.seed = seed; },
-      "same seed, same text; random when not given");
+         "-s,--seed", [options](const uint64_t& seed) { options->sampling.seed = seed; },
+         "same seed, same text; random when not given")
+      ->check(CLI::NonNegativeNumber);
   return {app, [options, prompt] {
             options->has_prompt = prompt->count() > 0;
             return run_run(*options);
@@ -261,7 +266,6 @@ int run_program(int argc, char** argv) {
   program.set_version_flag("--version", kVersion);
   program.set_config("--config", "", "options from a TOML or INI file");
   program.require_subcommand(1);
-  program.failure_message(CLI::FailureMessage::simple);
   const auto differs = std::make_shared<bool>(false);
   const std::vector<Command> commands = {add_run(program),     add_tokenize(program),
                                          add_inspect(program), add_eval(program, differs),
@@ -269,8 +273,8 @@ int run_program(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const int code = program.exit(error);
-    return code == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+    return fail(invalid_argument(std::string(error.what()) + "; --help lists the options"));
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
