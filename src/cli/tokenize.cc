@@ -10,6 +10,17 @@
 namespace pelton::cli {
 namespace {
 
+// Templates read a message's role and content without asking: what is not a message would render as
+// an empty one.
+Status check_messages(const text::OrderedJson& messages, const std::string& path) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const text::OrderedJson& message = messages[i];
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
+      return invalid_argument(fmt::format("{}: message {} has no role", path, i));
+  }
+  return {};
+}
+
 Result<engine::ChatFormatter::Conversation> parse_chat(const std::string& text,
                                                        const std::string& path) {
   text::OrderedJson value = text::OrderedJson::parse(text, nullptr, false);
@@ -44,6 +55,7 @@ Result<std::vector<int32_t>> chat_ids(const TokenizeOptions& options,
   if (!text.ok()) return text.status();
   auto conversation = parse_chat(*text, options.chat);
   if (!conversation.ok()) return conversation.status();
+  if (Status s = check_messages(conversation->messages, options.chat); !s.ok()) return s;
   auto formatter = engine::ChatFormatter::create(files, std::move(tokenizer));
   if (!formatter.ok()) return formatter.status();
   return formatter->prompt_ids(*conversation);
