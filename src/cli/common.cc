@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace pelton::cli {
 namespace {
@@ -113,8 +114,7 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options
   auto loaded = engine::Engine::load(std::move(files).value(), engine);
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!loaded.ok()) return loaded.status();
-  for (const std::string& warning : (*loaded)->warnings())
-    std::fprintf(stderr, "pelton: warning: %s\n", warning.c_str());
+  for (const std::string& warning : (*loaded)->warnings()) print_error("warning: " + warning);
   return loaded;
 }
 
@@ -153,6 +153,23 @@ OrderedJson answer_header(const std::string& command, const engine::ModelFiles& 
 OrderedJson answer_row(const std::string& name, double value, const std::string& unit) {
   return {{"name", name},     {"value", value},     {"unit", unit},
           {"limit", nullptr}, {"percent", nullptr}, {"spread", nullptr}};
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  size_t pos = 0;
+  while (pos < text.size()) {
+    const size_t begin = pos;
+    uint32_t code = 0;
+    const bool valid = decode_utf8(text, &pos, &code);
+    const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+    out += valid && !control ? text.substr(begin, pos - begin) : "\xEF\xBF\xBD";
+  }
+  return out;
+}
+
+void print_error(const std::string& line) {
+  std::fprintf(stderr, "pelton: %s\n", printable(line).c_str());
 }
 
 Status print(const std::string& text) {

@@ -51,6 +51,12 @@ OrderedJson answer_header(const std::string& command, const engine::ModelFiles& 
                           const engine::EngineOptions& options);
 OrderedJson answer_row(const std::string& name, double value, const std::string& unit);
 
+// Names and values may come from a file: control characters (line ends too) and what is no UTF-8
+// become U+FFFD, so that the text is safe on a terminal.
+std::string printable(std::string_view text);
+// "pelton: LINE" on standard error, always one line.
+void print_error(const std::string& line);
+
 // Writes to standard output; the error when it is closed or full.
 Status print(const std::string& text);
 

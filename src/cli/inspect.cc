@@ -9,7 +9,7 @@
 #include "base/cpu_features.h"
 #include "base/search_path.h"
 #include "base/thread_pool.h"
-#include "base/utf8.h"
+#include "cli/common.h"
 #include "cli/model_report.h"
 
 namespace pelton::cli {
@@ -42,20 +42,6 @@ std::string first_line(const std::string& text) {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-// Names come from the file: only what is safe on a terminal reaches it.
-std::string printable(std::string_view text) {
-  std::string out;
-  size_t pos = 0;
-  while (pos < text.size()) {
-    const size_t begin = pos;
-    uint32_t code = 0;
-    const bool valid = decode_utf8(text, &pos, &code);
-    const bool control = code < 0x20 || (code >= 0x7F && code < 0xA0);
-    out += valid && !control ? text.substr(begin, pos - begin) : "\xEF\xBF\xBD";
-  }
-  return out;
 }
 
 void add_line(std::string* out, std::string_view label, const std::string& value) {

@@ -2,7 +2,6 @@
 // help come from these declarations), runs the command, turns a status or an escaped exception into
 // one line and an exit code.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "base/check.h"
 #include "cli/bench.h"
+#include "cli/common.h"
 #include "cli/eval.h"
 #include "cli/inspect.h"
 #include "cli/plan.h"
@@ -257,7 +257,7 @@ Command add_plan(CLI::App& program) {
 }
 
 int fail(const Status& status) {
-  std::fprintf(stderr, "pelton: %s\n", status.to_string().c_str());
+  print_error(status.to_string());
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
 

@@ -238,7 +238,7 @@ class Chat {
       }
       conversation_.messages.push_back({{"role", "user"}, {"content", line}});
       if (Status s = answer(); !s.ok()) {
-        std::fprintf(stderr, "pelton: %s\n", s.to_string().c_str());
+        print_error(s.to_string());
         conversation_.messages.erase(conversation_.messages.size() - 1);
         if (!engine_.healthy()) return s;
       }
@@ -282,7 +282,7 @@ class Chat {
     } else if (line == "/again" && !conversation_.messages.empty() &&
                conversation_.messages.back()["role"] == "assistant") {
       conversation_.messages.erase(conversation_.messages.size() - 1);
-      if (Status s = answer(); !s.ok()) std::fprintf(stderr, "pelton: %s\n", s.to_string().c_str());
+      if (Status s = answer(); !s.ok()) print_error(s.to_string());
     } else {
       std::fputs(kChatHelp, stderr);
     }

@@ -45,7 +45,7 @@ def test_config_file(pelton, tmp_path):
     ("--temperature", "-1"), ("--temperature", "nan"), ("--temperature", "warm"), ("--top-p", "0"), ("--top-p", "7"),
     ("--top-k", "-2"), ("--min-p", "2"), ("--typical-p", "0"), ("--repeat-penalty", "0"), ("--presence-penalty", "inf"),
     ("--seed", "-1"), ("--seed", "x"), ("--n", "0"), ("--n", "1000"), ("--beams", "0"), ("--beams", "1000"),
-    ("--early-stopping", "maybe"), ("--logprobs", "-1"), ("--min-tokens", "-1"), ("--stop", ""),
+    ("--early-stopping", "maybe"), ("--min-tokens", "-1"), ("--stop", ""),
 ])  # fmt: skip
 def test_values_out_of_range(pelton, option, value):
     refused(pelton("run", RUNNEL, "--raw", "-p", "hi", *(() if option == "-n" else ("-n", 1)), option, value, **QUICK))
