@@ -28,6 +28,8 @@ passed=0 failed=0 skipped=0
 logs=build/logs
 mkdir -p "$logs"
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+# Property tests draw the same cases every time.
+export RC_PARAMS=seed=7
 
 say() { printf '[%5d s] %s\n' $((SECONDS - started)) "$*"; }
 

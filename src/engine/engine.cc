@@ -32,6 +32,20 @@ std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
   return ids;
 }
 
+// An exception that leaves a step could not even be told to its requests: what the scheduler holds
+// may be half of a step.
+struct UnhealthyUnlessDone {
+  explicit UnhealthyUnlessDone(std::atomic<bool>& health) : healthy(health) {}
+  ~UnhealthyUnlessDone() {
+    if (!done) healthy = false;
+  }
+  UnhealthyUnlessDone(const UnhealthyUnlessDone&) = delete;
+  UnhealthyUnlessDone& operator=(const UnhealthyUnlessDone&) = delete;
+
+  std::atomic<bool>& healthy;
+  bool done = false;
+};
+
 }  // namespace
 
 Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSink sink) {
@@ -47,10 +61,8 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
   SamplingParams& sampling = request.sampling;
   if (!sampling.seed) sampling.seed = random_seed();
   const uint64_t seed = *sampling.seed;
-  auto live = std::unique_ptr<LiveRequest>(new LiveRequest{
-      .request = {},
-      .sampler = sampling::Sampler(sampling, dry_breaker_ids(sampling, *loaded_->tokenizer())),
-      .seed = seed});
+  auto live = std::make_unique<LiveRequest>(
+      sampling::Sampler(sampling, dry_breaker_ids(sampling, *loaded_->tokenizer())), seed);
   if (!sampling.ignore_eos) live->stop_ids = loaded_->end_ids();
   live->stop_ids.insert(live->stop_ids.end(), sampling.stop_token_ids.begin(),
                         sampling.stop_token_ids.end());
@@ -62,9 +74,9 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
   if (sampling.prompt_logprobs >= 0) live->prompt_logprobs.resize(request.prompt_ids.size());
   live->sink = std::move(sink);
   for (int32_t i = 0; i < sampling.n; ++i) {
-    live->completions.push_back(
-        {.text = StopText(loaded_->tokenizer(), sampling.stop, sampling.include_stop_str_in_output,
-                          /*skip_special_tokens=*/true)});
+    live->completions.emplace_back(StopText(loaded_->tokenizer(), sampling.stop,
+                                            sampling.include_stop_str_in_output,
+                                            /*skip_special_tokens=*/true));
   }
   live->open = sampling.n;
   live->request = std::move(request);
@@ -135,23 +147,18 @@ Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
 bool Engine::step() {
   std::unique_lock lock(mutex_);
   reserve_events();
-  bool worked = false;
-  try {
-    const sched::StepPlan& plan = scheduler_->plan();
-    worked = !plan.empty();
-    Tensor logits;
-    Status status;
-    if (worked) {
-      lock.unlock();
-      status = forward(plan, &logits);
-      lock.lock();
-    }
-    settle(plan, logits, std::move(status));
-  } catch (const std::bad_alloc&) {
-    // Not even the failure could be told: what the scheduler holds may be half of a step.
-    healthy_ = false;
-    throw;
+  UnhealthyUnlessDone guard(healthy_);
+  const sched::StepPlan& plan = scheduler_->plan();
+  const bool worked = !plan.empty();
+  Tensor logits;
+  Status status;
+  if (worked) {
+    lock.unlock();
+    status = forward(plan, &logits);
+    lock.lock();
   }
+  settle(plan, logits, std::move(status));
+  guard.done = true;
   deliver(lock);
   return worked;
 }

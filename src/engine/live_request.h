@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/stop_text.h"
@@ -15,26 +16,30 @@ namespace pelton::engine {
 
 // One of the `n` answers to a request.
 struct Completion {
+  explicit Completion(StopText shown) : text(std::move(shown)) {}
+
   sched::SequenceId sequence = 0;
   StopText text;
-  std::vector<TokenLogprobs> logprobs = {};  // of tokens chosen in the current step
-  Usage usage = {};
+  std::vector<TokenLogprobs> logprobs;  // of tokens chosen in the current step
+  Usage usage;
   bool ended = false;
 };
 
 struct LiveRequest {
+  LiveRequest(sampling::Sampler ready, uint64_t drawn_seed)
+      : sampler(std::move(ready)), seed(drawn_seed) {}
+
   RequestId id = 0;
   Request request;
   sampling::Sampler sampler;
-  uint64_t seed = 0;
-  std::vector<Completion> completions = {};       // with beams: one a returned hypothesis
-  std::vector<sched::SequenceId> sequences = {};  // as the scheduler knows them
-  std::optional<sampling::BeamSearch> beams = {};
-  std::vector<TokenLogprobs> prompt_logprobs =
-      {};                              // filled as chunks run, moved into the first event
-  std::vector<int32_t> stop_ids = {};  // end ids and stop_token_ids: not chosen before min_tokens
-  int32_t open = 0;                    // completions without their last event
-  std::function<void(const TokenEvent&)> sink = {};
+  uint64_t seed;
+  std::vector<Completion> completions;       // with beams: one a returned hypothesis
+  std::vector<sched::SequenceId> sequences;  // as the scheduler knows them
+  std::optional<sampling::BeamSearch> beams;
+  std::vector<TokenLogprobs> prompt_logprobs;  // filled as chunks run, moved into the first event
+  std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
+  int32_t open = 0;               // completions without their last event
+  std::function<void(const TokenEvent&)> sink;
 };
 
 }  // namespace pelton::engine

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "support/models.h"
-#include "text/read_gguf_vocabulary.h"
+#include "text/testing/read_gguf_vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace pelton::text {

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "text/model_file.h"
-#include "text/read_gguf_vocabulary.h"
+#include "text/testing/read_gguf_vocabulary.h"
 
 namespace {
 

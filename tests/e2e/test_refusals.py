@@ -131,7 +131,10 @@ def test_configurations_that_lie(pelton, tmp_path, key, value):
     refused(pelton("run", folder, *RUN, **QUICK), "lying")
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "1", '{"a": ' * 100000, "\0", '{"hidden_size": 1e999}'])
+BROKEN_JSON = ["", "{", "[]", "null", "1", '{"a": ' * 100000, "\0", '{"hidden_size": 1e999}']
+
+
+@pytest.mark.parametrize("content", BROKEN_JSON, ids=range(len(BROKEN_JSON)))
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
 def test_broken_json(pelton, tmp_path, file, content):
     folder = copy_folder(GOLDEN / "qwen3", tmp_path / "broken")
