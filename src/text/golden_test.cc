@@ -134,15 +134,15 @@ TEST_P(RealTokenizer, EqualsReference) {
   compare(*tokenizer, kGoldens / (GetParam() + ".golden.json"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RealTokenizer,
-                         ::testing::Values("SmolLM2-135M-Instruct.Q4_1.gguf", "runnel-2m"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
-                               '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, RealTokenizer,
+    ::testing::Values("SmolLM2-135M-Instruct.Q4_1.gguf", "gemma-3-270m-Q4_K_M.gguf",
+                      "qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf", "runnel-2m"),
+    [](const auto& info) {
+      std::string name = info.param;
+      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace pelton::text
