@@ -279,7 +279,7 @@ template <typename Format>
   for (int32_t g = tile.first_group; g < tile.end_group; ++g) {
     float* wide = f.key_tile + g * kKeyGroup * f.stride;
     for (int64_t i = 0; i < d * kKeyGroup; i += kLine) {
-      __builtin_prefetch(keys.ahead[g] + i);
+      prefetch(keys.ahead[g], i);
       for (int k = 0; k < kLine; k += kLanes) {
         store(wide + i + k, Format::widen(keys.keys[g] + i + k));
       }

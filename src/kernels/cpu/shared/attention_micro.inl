@@ -24,6 +24,15 @@ template <int kMost, typename F>
   if constexpr (kMost > 1) with_height<kMost - 1>(height, f);
 }
 
+// Asks for base[index]. A hint only, so base may be null or past its end: no such pointer is
+// formed.
+template <typename T>
+[[gnu::always_inline]] inline void prefetch(const T* base, int64_t index) {
+  const auto address =
+      reinterpret_cast<uintptr_t>(base) + static_cast<uintptr_t>(index) * sizeof(T);
+  __builtin_prefetch(reinterpret_cast<const void*>(address));
+}
+
 // Keys of a tile's groups, and of the same groups of the tile that follows (or of this one again),
 // whose lines are asked for while these are used: a page's runs are too short for the hardware to
 // see them coming.
@@ -48,7 +57,7 @@ template <typename Format, int R, int G>
   }
   for (int64_t d = 0; d < head_dim; ++d) {
     if constexpr (R <= kFewRows) {
-      for (int g = 0; g < G; ++g) __builtin_prefetch(tile.ahead[first + g] + d * kKeyGroup);
+      for (int g = 0; g < G; ++g) prefetch(tile.ahead[first + g], d * kKeyGroup);
     }
     Vec k[kVecs];
     for (int v = 0; v < kVecs; ++v) {
@@ -115,13 +124,14 @@ template <typename Format, int R, int V, bool kTail>
     const int first = g * kKeyGroup;
     const int begin = tile.begin > first ? tile.begin - first : 0;
     const int end = tile.end - first < kKeyGroup ? tile.end - first : kKeyGroup;
+    if (begin >= end) continue;  // the group may have no page
     const auto* row = tile.values[g] + column;
     for (int j = begin; j < end; ++j) {
       const float* p = weights + first + j;
       if constexpr (R <= kFewRows) {
         constexpr int kLine = 64 / static_cast<int>(sizeof(typename Format::Element));
         for (int i = 0; i < V * kLanes; i += kLine) {
-          __builtin_prefetch(tile.ahead[g] + column + j * tile.stride + i);
+          prefetch(tile.ahead[g], column + j * tile.stride + i);
         }
       }
       const auto widened = [&](int v) {
