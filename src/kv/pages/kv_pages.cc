@@ -66,9 +66,11 @@ Result<KvPages> KvPages::create(const KvConfig& config, int32_t num_blocks) {
 kernels::KvLayerView KvPages::layer(int index) const {
   check(index >= 0 && index < static_cast<int>(config_.layers.size()), "no such layer");
   const KvLayerShape& shape = config_.layers[static_cast<size_t>(index)];
-  std::byte* keys = region_.bytes().data() + layer_offsets_[static_cast<size_t>(index)];
+  // Pages without blocks, as dry runs have them, lie nowhere.
+  std::byte* base = region_.bytes().data();
+  std::byte* keys = base == nullptr ? nullptr : base + layer_offsets_[static_cast<size_t>(index)];
   return {.keys = keys,
-          .values = keys + half_bytes(config_, shape),
+          .values = keys == nullptr ? nullptr : keys + half_bytes(config_, shape),
           .block_bytes = block_bytes_,
           .block_tokens = config_.block_tokens,
           .num_kv_heads = shape.num_kv_heads,
