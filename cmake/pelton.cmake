@@ -15,13 +15,14 @@ find_package(fmt REQUIRED)
 find_package(simdjson REQUIRED)
 
 # Contraction is off so that a product and a sum round the same in every kernel; kernels ask for FMA by name.
-add_compile_options(-Wall -Wextra -Wpedantic -ffp-contract=off)
+# nvcc takes its own options (cmake/pelton_cuda.cmake).
+add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wpedantic;-ffp-contract=off>")
 # Warnings of g++ 12 that its own standard library triggers when inlined.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  add_compile_options(-Wno-restrict -Wno-maybe-uninitialized)
+  add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wno-restrict;-Wno-maybe-uninitialized>")
 endif()
 if(PELTON_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Werror>")
 endif()
 add_compile_definitions(PELTON_DEBUG_CHECKS=$<BOOL:${PELTON_DEBUG_CHECKS}>)
 if(PELTON_SANITIZE)

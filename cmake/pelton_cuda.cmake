@@ -1,0 +1,24 @@
+# The CUDA backend: nvcc for the kernels, the C++ compiler for everything else. Machine code for sm_90a alone
+# (wgmma and its kin exist nowhere else, and PTX of it runs on no other chip).
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(PELTON_NVCC nvcc HINTS ${CUDAToolkit_ROOT}/bin /usr/local/cuda/bin REQUIRED)
+  set(CMAKE_CUDA_COMPILER ${PELTON_NVCC})
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+endif()
+# The runtime is linked statically, so that the program starts where there is no driver.
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+set(PELTON_CUDA_FLAGS -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter --expt-relaxed-constexpr -lineinfo)
+if(PELTON_WERROR)
+  list(APPEND PELTON_CUDA_FLAGS -Werror=all-warnings)
+endif()
+add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:${PELTON_CUDA_FLAGS}>")
