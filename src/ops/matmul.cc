@@ -49,30 +49,32 @@ struct Activations {
     QuantizedRows q = all;
     q.rows = rows_in(b);
     q.codes += first * columns;
-    q.scales += first * all.blocks;
+    const int64_t halves = first * all.blocks * kernels::kHalvesPerBlock;
+    q.scales += halves;
     q.sums += first * all.blocks;
-    for (int kind = 0; kind < kernels::kOffsetKinds; ++kind) {
-      uint32_t*& words = q.offsets[kind];
-      if (words != nullptr) {
-        words += first * all.blocks * kernels::offset_words(static_cast<OffsetKind>(kind));
-      }
+    if (q.half_sums != nullptr) q.half_sums += halves;
+    for (uint32_t*& words : q.offsets) {
+      if (words != nullptr) words += halves;
     }
     return q;
   }
 };
 
 void take_scratch(memory::StepArena& arena, std::span<const WeightMatrix> weights, Activations* a) {
-  const int64_t count = a->rows * a->columns / kernels::kBlockColumns;
+  const int64_t halves = a->rows * a->columns / kernels::kHalfColumns;
   a->all.rows = a->rows;
   a->all.blocks = a->columns / kernels::kBlockColumns;
   a->all.codes = arena.allocate_array<int8_t>(a->rows * a->columns);
-  a->all.scales = arena.allocate_array<float>(count);
-  a->all.sums = arena.allocate_array<float>(count);
+  a->all.scales = arena.allocate_array<float>(halves);
+  a->all.sums = arena.allocate_array<float>(halves / kernels::kHalvesPerBlock);
   for (const WeightMatrix& w : weights) {
+    if (kernels::has_half_minimum(w.format) && a->all.half_sums == nullptr) {
+      a->all.half_sums = arena.allocate_array<float>(halves);
+    }
     const OffsetKind kind = kernels::offset_kind(w.format);
     uint32_t*& words = a->all.offsets[static_cast<size_t>(kind)];
-    if (words == nullptr && kernels::offset_words(kind) > 0 && is_packed_format(w.format)) {
-      words = arena.allocate_array<uint32_t>(count * kernels::offset_words(kind));
+    if (words == nullptr && kind != OffsetKind::kNone && is_packed_format(w.format)) {
+      words = arena.allocate_array<uint32_t>(halves);
     }
   }
 }

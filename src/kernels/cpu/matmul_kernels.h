@@ -13,19 +13,18 @@
 
 namespace pelton::kernels {
 
-// Activation rows quantized to symmetric 8-bit codes in blocks of 32 columns, x ~ scale * code.
-// Arrays are [blocks][rows] so that a weight block meets its activations side by side.
+// Activation rows quantized to symmetric 8-bit codes, x ~ scale * code, with a scale for every 16
+// columns (half a weight block). Arrays are [blocks][rows] so that a weight block meets its
+// activations side by side.
 //
 // Weight codes are unsigned in the packed layout; formats that mean code - offset subtract
 // offset * (sum of activation codes) through `offsets`, whose content is each level's own: one
-// 32-bit word for every (block, row), two for the per-16 kinds.
-enum class OffsetKind : uint8_t { kNone, k8, k12, k16, k128, kHalves4, kHalves32, kHalfSums };
-inline constexpr int kOffsetKinds = 8;
-constexpr int offset_words(OffsetKind kind) {
-  return kind == OffsetKind::kNone                                       ? 0
-         : kind == OffsetKind::kHalves4 || kind == OffsetKind::kHalves32 ? 2
-                                                                         : 1;
-}
+// 32-bit word for every half of a (block, row).
+enum class OffsetKind : uint8_t { kNone, k4, k8, k12, k16, k32, k128 };
+inline constexpr int kOffsetKinds = 7;
+inline constexpr int kHalvesPerBlock = 2;
+inline constexpr int kHalfColumns = kBlockColumns / kHalvesPerBlock;
+
 // The kind that a format's product reads; the same at every level.
 constexpr OffsetKind offset_kind(WeightFormat format) {
   switch (format) {
@@ -40,23 +39,29 @@ constexpr OffsetKind offset_kind(WeightFormat format) {
     case WeightFormat::kIQ4_XS:
       return OffsetKind::k128;
     case WeightFormat::kQ3_K:
-      return OffsetKind::kHalves4;
+      return OffsetKind::k4;
     case WeightFormat::kQ6_K:
-      return OffsetKind::kHalves32;
-    case WeightFormat::kQ2_K:
-      return OffsetKind::kHalfSums;
+      return OffsetKind::k32;
     default:
       return OffsetKind::kNone;
   }
 }
 
+// Whether the format has a minimum for every half of a block.
+constexpr bool has_half_minimum(WeightFormat format) { return format == WeightFormat::kQ2_K; }
+
 struct QuantizedRows {
   int64_t rows = 0;
   int64_t blocks = 0;
   int8_t* codes = nullptr;  // [blocks][rows][32], in [-127, 127]
-  float* scales = nullptr;  // [blocks][rows]; NaN where the block holds a value that is not finite
-  float* sums = nullptr;    // [blocks][rows] scale * sum of codes
-  uint32_t* offsets[kOffsetKinds] = {};  // by kind, null when no weight of the call needs it
+  float* scales =
+      nullptr;            // [blocks][rows][2]; NaN where the half holds a value that is not finite
+  float* sums = nullptr;  // [blocks][rows] scale * code, summed over the block
+  // [blocks][rows][2] the same over each half; null when no weight of the call has a minimum for
+  // every half.
+  float* half_sums = nullptr;
+  uint32_t* offsets[kOffsetKinds] =
+      {};  // [blocks][rows][2], null when no weight of the call reads it
 };
 
 // One call of a product kernel. Exactly one of `quantized` and `x` is read, by the kernel's family.

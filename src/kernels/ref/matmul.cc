@@ -11,7 +11,7 @@
 namespace pelton::kernels::ref {
 
 void round_trip_int8(std::span<const float> x, float* out) {
-  constexpr size_t kBlock = 32;
+  constexpr size_t kBlock = 16;
   check(x.size() % kBlock == 0, "row is not whole blocks");
   for (size_t begin = 0; begin < x.size(); begin += kBlock) {
     const auto block = x.subspan(begin, kBlock);

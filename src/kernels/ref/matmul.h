@@ -8,7 +8,7 @@
 
 namespace pelton::kernels::ref {
 
-// What 8-bit activation quantization makes of a row: blocks of 32, scale = max |x| / 127, codes
+// What 8-bit activation quantization makes of a row: blocks of 16, scale = max |x| / 127, codes
 // rounded to nearest even. A block with a value that is not finite becomes NaN.
 void round_trip_int8(std::span<const float> x, float* out);
 

@@ -1,10 +1,10 @@
 // Products of 8-bit activation rows with packed weights on AMX tiles, for calls of 16 rows and
 // more.
 //
-// A packed block is the right operand as it lies: eight tile rows of 64 bytes, four columns of K a
-// row for each of 16 outputs. Sixteen activation rows give 16 x 16 exact integer dots, which then
-// take the AVX-512 level's float steps in its order: every output has that level's bits. Fewer rows
-// and rows beyond a multiple of 16 go through that level's code.
+// Half a packed block is the right operand as it lies: four tile rows of 64 bytes, four columns of
+// K a row for each of 16 outputs. Sixteen activation rows give 16 x 16 exact integer dots a half,
+// which then take the AVX-512 level's float steps in its order: every output has that level's bits.
+// Fewer rows and rows beyond a multiple of 16 go through that level's code.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -27,34 +27,43 @@ static_assert(Isa::kRows == kTileRows);
 
 constexpr int kAmxRows = 16;
 
-// Tile 0: dots of a block [16][16] int32. 1: activations [16][32]. 2: weights [8][64].
+// For half h of a block, tile h: dots [16][16] int32; 2 + h: activations [16][16]; 4 + h: weights
+// [4][64].
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
   uint8_t reserved[14] = {};
-  uint16_t row_bytes[16] = {64, 32, 64};
-  uint8_t rows[16] = {16, 16, 8};
+  uint16_t row_bytes[16] = {64, 64, kHalfColumns, kHalfColumns, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 4, 4};
 };
 
 struct alignas(64) Dots {
-  int32_t values[kAmxRows][kTileRows];
+  int32_t values[kHalvesPerBlock][kAmxRows][kTileRows];
 };
 
 [[gnu::always_inline]] inline void block_dots(const int8_t* activations, Dots* out) {
   _tile_zero(0);
-  _tile_loadd(1, activations, kBlockColumns);
-  _tile_dpbsud(0, 1, 2);
-  _tile_stored(0, out->values, 64);
+  _tile_zero(1);
+  _tile_loadd(2, activations, kBlockColumns);
+  _tile_loadd(3, activations + kHalfColumns, kBlockColumns);
+  _tile_dpbsud(0, 2, 4);
+  _tile_dpbsud(1, 3, 5);
+  _tile_stored(0, out->values[0], 64);
+  _tile_stored(1, out->values[1], 64);
 }
 
-// Row m of a block from its integer dots.
+// Row m of a block, which is row `row` of the dots.
 template <class F>
 [[gnu::always_inline]] inline __m512 add_row(const Block<F>& b, const BlockActivations& a,
                                              int64_t m, const Dots& from, int row, __m512 acc) {
-  static_assert(F::kDot != Dot::kHalves);
-  __m512i dots = _mm512_load_si512(from.values[row]);
-  if constexpr (kHasOffset<F>) dots = _mm512_add_epi32(dots, broadcast_word(a.offsets + m));
-  return add_dots<F>(&dots, b.scale, b.addend, b.minimum, a, m, acc);
+  HalfDots<Isa> dots;
+  for (int h = 0; h < kHalvesPerBlock; ++h) {
+    dots.half[h] = _mm512_load_si512(from.values[h][row]);
+    if constexpr (kHasOffset<F>) {
+      dots.half[h] = _mm512_add_epi32(dots.half[h], offset_of<F>(a, m, h));
+    }
+  }
+  return add_dots(b, dots, a, m, acc);
 }
 
 template <WeightFormat kFormat>
@@ -73,7 +82,8 @@ void tile_amx(const ProductArgs& args, int64_t tile) {
     for (int i = 0; i < F::kRecordBlocks; ++i) {
       const Block<F> b = load_block<F>(at.low, at.high, record, 0, i);
       for (int g = 0; g < 8; ++g) _mm512_store_si512(codes + 64 * g, b.w[g]);
-      _tile_loadd(2, codes, 64);
+      _tile_loadd(4, codes, 64);
+      _tile_loadd(5, codes + 4 * 64, 64);
       for (int64_t m = 0; m < full; m += kAmxRows) {
         block_dots(at.a.codes + kBlockColumns * m, &dots);
         for (int row = 0; row < kAmxRows; ++row) {
@@ -114,8 +124,8 @@ void fill(MatmulKernels& kernels) {
 
 void fill_matmul(MatmulKernels& kernels) {
   using enum WeightFormat;
-  // Formats with a scale for every 16 columns would fill half a tile row: AVX-512 is faster there.
-  fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kIQ4_NL, kIQ4_XS, kMXFP4>(kernels);
+  fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS,
+       kMXFP4>(kernels);
 }
 
 }  // namespace pelton::kernels::amx

@@ -1,6 +1,6 @@
 // Products of 8-bit activation rows with packed weights, AVX-512 VNNI: sixteen weight rows in eight
 // registers of unsigned codes, met by every activation row with eight dot-product instructions,
-// then acc += (scale_w * scale_a) * dot, block after block.
+// then the float side, block after block.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -25,27 +25,21 @@ static_assert(Isa::kRows == kTileRows);
 #include "kernels/cpu/shared/matmul_int8.inl"
 
 void write_offsets(const QuantizedRows& out, int64_t at, __m256i pairs) {
-  const auto words = [&](OffsetKind kind) { return out.offsets[static_cast<int>(kind)]; };
   const __m256i sums = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-  const int first = _mm256_extract_epi32(sums, 0);
-  const int second = _mm256_extract_epi32(sums, 4);
-  const int sum = first + second;
-  const auto word = [](int value) { return static_cast<uint32_t>(value); };
-  if (uint32_t* w = words(OffsetKind::k8)) w[at] = word(-8 * sum);
-  if (uint32_t* w = words(OffsetKind::k12)) w[at] = word(-12 * sum);
-  if (uint32_t* w = words(OffsetKind::k16)) w[at] = word(-16 * sum);
-  if (uint32_t* w = words(OffsetKind::k128)) w[at] = word(-128 * sum);
-  if (uint32_t* w = words(OffsetKind::kHalves4)) {
-    w[2 * at] = word(-4 * first);
-    w[2 * at + 1] = word(-4 * second);
-  }
-  if (uint32_t* w = words(OffsetKind::kHalves32)) {
-    w[2 * at] = word(-32 * first);
-    w[2 * at + 1] = word(-32 * second);
-  }
-  if (uint32_t* w = words(OffsetKind::kHalfSums)) {
-    w[at] = (word(first) & 0xFFFFu) | word(second) << 16;
-  }
+  const int halves[2] = {_mm256_extract_epi32(sums, 0), _mm256_extract_epi32(sums, 4)};
+  const auto write = [&](OffsetKind kind, int offset) {
+    uint32_t* words = out.offsets[static_cast<int>(kind)];
+    if (words == nullptr) return;
+    for (int h = 0; h < kHalvesPerBlock; ++h) {
+      words[kHalvesPerBlock * at + h] = static_cast<uint32_t>(-offset * halves[h]);
+    }
+  };
+  write(OffsetKind::k4, 4);
+  write(OffsetKind::k8, 8);
+  write(OffsetKind::k12, 12);
+  write(OffsetKind::k16, 16);
+  write(OffsetKind::k32, 32);
+  write(OffsetKind::k128, 128);
 }
 
 static_assert(kBlockColumns == 32);

@@ -15,30 +15,42 @@ namespace {
 // Below this magnitude a block is taken as zero: its reciprocal scale would overflow.
 constexpr float kSmallestMaximum = 0x1.0p-100f;
 
+// `half`: its index among the halves of all blocks and rows. Returns scale * (sum of codes).
+float quantize_half(const float* in, int64_t half, const QuantizedRows& out) {
+  int8_t* codes = out.codes + half * kHalfColumns;
+  // As integers, magnitudes order like floats and NaN lies above infinity.
+  uint32_t maximum_bits = 0;
+  for (int i = 0; i < kHalfColumns; ++i) {
+    maximum_bits = std::max(maximum_bits, std::bit_cast<uint32_t>(in[i]) & 0x7FFFFFFFu);
+  }
+  const float maximum = std::bit_cast<float>(maximum_bits);
+  const bool finite = maximum_bits < 0x7F800000u;
+  const float inverse = finite && maximum >= kSmallestMaximum ? 127.0f / maximum : 0.0f;
+  float scale = inverse == 0.0f ? 0.0f : maximum / 127.0f;
+  if (!finite) scale = std::bit_cast<float>(0x7FC00000u);
+  int sum = 0;
+  for (int i = 0; i < kHalfColumns; ++i) {
+    codes[i] = finite ? static_cast<int8_t>(std::nearbyint(in[i] * inverse)) : int8_t{0};
+    sum += codes[i];
+  }
+  out.scales[half] = scale;
+  return scale * static_cast<float>(sum);
+}
+
 void quantize(const float* x, int64_t x_stride, int64_t first, int64_t last,
               const QuantizedRows& out) {
   for (int64_t row = first; row < last; ++row) {
     for (int64_t block = 0; block < out.blocks; ++block) {
       const float* in = x + row * x_stride + block * kBlockColumns;
       const int64_t at = block * out.rows + row;
-      int8_t* codes = out.codes + at * kBlockColumns;
-      // As integers, magnitudes order like floats and NaN lies above infinity.
-      uint32_t maximum_bits = 0;
-      for (int i = 0; i < kBlockColumns; ++i) {
-        maximum_bits = std::max(maximum_bits, std::bit_cast<uint32_t>(in[i]) & 0x7FFFFFFFu);
+      const int64_t half = kHalvesPerBlock * at;
+      const float first_sum = quantize_half(in, half, out);
+      const float second_sum = quantize_half(in + kHalfColumns, half + 1, out);
+      out.sums[at] = first_sum + second_sum;
+      if (out.half_sums != nullptr) {
+        out.half_sums[half] = first_sum;
+        out.half_sums[half + 1] = second_sum;
       }
-      const float maximum = std::bit_cast<float>(maximum_bits);
-      const bool finite = maximum_bits < 0x7F800000u;
-      const float inverse = finite && maximum >= kSmallestMaximum ? 127.0f / maximum : 0.0f;
-      float scale = inverse == 0.0f ? 0.0f : maximum / 127.0f;
-      if (!finite) scale = std::bit_cast<float>(0x7FC00000u);
-      int sum = 0;
-      for (int i = 0; i < kBlockColumns; ++i) {
-        codes[i] = finite ? static_cast<int8_t>(std::nearbyint(in[i] * inverse)) : int8_t{0};
-        sum += codes[i];
-      }
-      out.scales[at] = scale;
-      out.sums[at] = scale * static_cast<float>(sum);
     }
   }
 }
@@ -64,28 +76,28 @@ void store(const ProductArgs& args, int64_t tile, int64_t row, const float* acc)
   }
 }
 
+template <WeightFormat kFormat>
 void add_block_int8(const DecodedBlock& w, const QuantizedRows& q, int64_t block, int64_t row,
-                    bool has_minimum, float* acc) {
+                    float* acc) {
+  constexpr bool kHalfMinimum = has_half_minimum(kFormat);
+  const bool minimum = weight_format_info(kFormat).has_minimum;
   const int64_t at = block * q.rows + row;
   const int8_t* a = q.codes + at * kBlockColumns;
   for (int r = 0; r < kTileRows; ++r) {
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < kHalvesPerBlock; ++h) {
+      const int64_t half = kHalvesPerBlock * at + h;
       int dot = 0;
-      int sum = 0;
-      for (int i = 16 * h; i < 16 * h + 16; ++i) {
-        dot += w.codes[r][i] * a[i];
-        sum += a[i];
-      }
-      acc[r] += w.scales[h][r] * q.scales[at] * static_cast<float>(dot);
-      if (has_minimum) acc[r] -= w.minima[h][r] * (q.scales[at] * static_cast<float>(sum));
+      for (int i = kHalfColumns * h; i < kHalfColumns * (h + 1); ++i) dot += w.codes[r][i] * a[i];
+      acc[r] += w.scales[h][r] * (q.scales[half] * static_cast<float>(dot));
+      if constexpr (kHalfMinimum) acc[r] -= w.minima[h][r] * q.half_sums[half];
     }
+    if (minimum && !kHalfMinimum) acc[r] -= w.minima[0][r] * q.sums[at];
   }
 }
 
 template <WeightFormat kFormat>
 void product_int8(const ProductArgs& args) {
   const WeightMatrix w = packed_matrix(args, kFormat);
-  const bool has_minimum = weight_format_info(kFormat).has_minimum;
   const QuantizedRows& q = *args.quantized;
   for (int64_t tile = args.first_tile; tile < args.last_tile; ++tile) {
     float acc[kMaxProductRows][kTileRows] = {};
@@ -93,7 +105,7 @@ void product_int8(const ProductArgs& args) {
       DecodedBlock decoded;
       decode_packed_block(w, tile, block, &decoded);
       for (int64_t m = 0; m < args.rows; ++m) {
-        add_block_int8(decoded, q, block, m, has_minimum, acc[m]);
+        add_block_int8<kFormat>(decoded, q, block, m, acc[m]);
       }
     }
     for (int64_t m = 0; m < args.rows; ++m) store(args, tile, m, acc[m]);

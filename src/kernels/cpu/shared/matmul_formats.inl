@@ -8,10 +8,10 @@
 
 // How codes become dot products.
 enum class Dot {
-  kNarrow,  // every sum of a block, offset included, fits 16 bits
-  kWide,    // codes up to 31 without offset: two 16-bit halves
-  kSigned,  // 8-bit signed codes
-  kHalves,  // columns 0..15 and 16..31 have scales of their own
+  kUnsigned,  // the sum over 16 columns, offset included, fits 16 bits wherever it is added in
+              // pairs
+  kSigned,    // 8-bit signed codes
+  kHalves,    // unsigned; columns 0..15 and 16..31 have scales of their own
 };
 
 template <class I>
@@ -145,7 +145,7 @@ struct SixBitScaleMinimum {  // Q4_K, Q5_K
 
 template <class I>
 struct Format<I, WeightFormat::kQ4_0> : HalfScaleOnly<I> {
-  static constexpr Dot kDot = Dot::kNarrow;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 8;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t*,
                                            typename I::Bytes* w) {
@@ -155,7 +155,7 @@ struct Format<I, WeightFormat::kQ4_0> : HalfScaleOnly<I> {
 
 template <class I>
 struct Format<I, WeightFormat::kQ4_1> : HalfScaleMinimum<I> {
-  static constexpr Dot kDot = Dot::kNarrow;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 0;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t*,
                                            typename I::Bytes* w) {
@@ -165,7 +165,7 @@ struct Format<I, WeightFormat::kQ4_1> : HalfScaleMinimum<I> {
 
 template <class I>
 struct Format<I, WeightFormat::kQ5_0> : HalfScaleOnly<I> {
-  static constexpr Dot kDot = Dot::kNarrow;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 16;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t* high,
                                            typename I::Bytes* w) {
@@ -176,7 +176,7 @@ struct Format<I, WeightFormat::kQ5_0> : HalfScaleOnly<I> {
 
 template <class I>
 struct Format<I, WeightFormat::kQ5_1> : HalfScaleMinimum<I> {
-  static constexpr Dot kDot = Dot::kWide;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 0;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t* high,
                                            typename I::Bytes* w) {
@@ -198,7 +198,7 @@ struct Format<I, WeightFormat::kQ8_0> : HalfScaleOnly<I> {
 
 template <class I>
 struct Format<I, WeightFormat::kQ4_K> : SixBitScaleMinimum<I> {
-  static constexpr Dot kDot = Dot::kNarrow;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 0;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t*,
                                            typename I::Bytes* w) {
@@ -208,7 +208,7 @@ struct Format<I, WeightFormat::kQ4_K> : SixBitScaleMinimum<I> {
 
 template <class I>
 struct Format<I, WeightFormat::kQ5_K> : SixBitScaleMinimum<I> {
-  static constexpr Dot kDot = Dot::kWide;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 0;
   [[gnu::always_inline]] static void codes(const uint8_t* low, const uint8_t* high,
                                            typename I::Bytes* w) {
@@ -254,7 +254,7 @@ template <class I>
 struct Format<I, WeightFormat::kMXFP4> {
   static constexpr int kRecordBlocks = 1;
   static constexpr bool kMinimum = false;
-  static constexpr Dot kDot = Dot::kNarrow;
+  static constexpr Dot kDot = Dot::kUnsigned;
   static constexpr int kOffset = 12;
   [[gnu::always_inline]] static Scales<I> scales(const uint8_t* record, int group, int) {
     return scale_only<I>(I::mxfp4_scale(I::u8_to_int(record + I::kRows * group)));
@@ -360,5 +360,12 @@ struct BlockActivations {
   const int8_t* codes;
   const float* scales;
   const float* sums;
+  const float* half_sums;
   const uint32_t* offsets;
+};
+
+// Dot products of the two halves of a block, the format's offset already subtracted.
+template <class I>
+struct HalfDots {
+  typename I::Int half[2];
 };
