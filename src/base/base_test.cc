@@ -39,6 +39,17 @@ TEST(ThreadPool, ManySmallJobs) {
   EXPECT_EQ(sum.load(), 5000 * 6);
 }
 
+// Workers that wake too late for a job must not touch it: its state is gone by then.
+TEST(ThreadPool, LateWorkersLeaveAFinishedJobAlone) {
+  ThreadPool pool(9);
+  for (int job = 0; job < 3000; ++job) {
+    auto seen = std::make_unique<std::vector<std::atomic<int>>>(static_cast<size_t>(1 + job % 20));
+    pool.parallel_for(static_cast<int64_t>(seen->size()),
+                      [&](int64_t i, int) { (*seen)[static_cast<size_t>(i)].fetch_add(1); });
+    for (const auto& count : *seen) ASSERT_EQ(count.load(), 1) << job;
+  }
+}
+
 TEST(ThreadPool, RethrowsAndGoesOn) {
   ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {

@@ -16,8 +16,9 @@ namespace {
 // About 50 microseconds: longer than the serial gap between two products of a step, shorter than a
 // scheduler tick.
 constexpr int kSpins = 4000;
-// A waiting caller yields from here on, so that a preempted worker can get the core back.
-constexpr int kSpinsBeforeYield = 20000;
+// The caller's patience with workers that still compute: most of the last items of a prompt's
+// products.
+constexpr int kCallerSpins = 20000;
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -118,8 +119,11 @@ void ThreadPool::worker(int thread) {
     }
     seen = epoch_.load(std::memory_order_acquire);
     if (stop_.load()) return;
-    work(thread);
-    running_.fetch_sub(1, std::memory_order_release);
+    // Sequentially consistent with the caller, who closes the job and then reads inside_: either it
+    // sees this worker and waits, or the worker sees the job closed and touches nothing of it.
+    inside_.fetch_add(1);
+    if (open_.load()) work(thread);
+    if (inside_.fetch_sub(1) == 1) inside_.notify_one();
   }
 }
 
@@ -138,15 +142,17 @@ void ThreadPool::parallel_for(int64_t n, FunctionRef<void(int64_t, int)> item) {
     const auto end = static_cast<uint32_t>(n * (t + 1) / threads);
     lanes_[static_cast<size_t>(t)].range.store(pack(begin, end), std::memory_order_relaxed);
   }
-  running_.store(threads - 1, std::memory_order_relaxed);
+  open_.store(true);
   epoch_.fetch_add(1);  // sequentially consistent with sleeping_, so that no sleeper is missed
   if (sleeping_.load() > 0) epoch_.notify_all();
   work(0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) > 0; ++spins) {
-    if (spins < kSpinsBeforeYield) {
+  open_.store(false);
+  int spins = 0;
+  for (int inside = inside_.load(); inside > 0; inside = inside_.load()) {
+    if (++spins < kCallerSpins) {
       pause_cpu();
     } else {
-      std::this_thread::yield();
+      inside_.wait(inside);  // a worker lost its core in the middle of an item: leave it this one
     }
   }
   job_ = nullptr;

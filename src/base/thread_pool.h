@@ -1,8 +1,9 @@
 // Fork-join pool of a fixed number of threads, the calling thread included. Work is cut into items;
-// each thread owns a contiguous run of them and, when done, steals from the tail of the others, so
-// a busy neighbour on one core delays only the item it holds. What an item computes must not depend
-// on which thread runs it: callers split output rows, never a reduction, so results are the same
-// for every thread count.
+// each thread owns a contiguous run of them and, when done, steals from the tail of the others. The
+// end of a job waits for the items that were begun, not for workers that got no processor in time,
+// so a busy neighbour on one core delays only the item it holds. What an item computes must not
+// depend on which thread runs it: callers split output rows, never a reduction, so results are the
+// same for every thread count.
 #pragma once
 
 #include <atomic>
@@ -53,7 +54,8 @@ class ThreadPool {
   const FunctionRef<void(int64_t, int)>* job_ = nullptr;
   alignas(64) std::atomic<uint32_t> epoch_{
       0};  // one more for every job; futex word of sleeping workers
-  alignas(64) std::atomic<int> running_{0};  // workers still inside the current job
+  alignas(64) std::atomic<int> inside_{0};  // workers that claim items or are about to look
+  std::atomic<bool> open_{false};           // a job may be entered
   alignas(64) std::atomic<int> sleeping_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
