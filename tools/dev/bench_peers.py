@@ -30,14 +30,14 @@ def summarise(pairs):
 
 
 def parse_pelton(text):
-    """The JSON answer of `pelton bench` -> {row name: tokens a second}."""
+    """The JSON answer of `pelton bench` -> {row name: tokens a second}, its machine."""
     answer = json.loads(text)
     if not answer.get("schema", "").startswith("pelton.bench."):
         raise ValueError(f"not an answer of pelton bench: {text[:200]}")
     rows = {row["name"]: row["value"] for row in answer["rows"] if row["unit"] == "tok/s"}
     if len(rows) != len(answer["rows"]):
         raise ValueError("unexpected rows in the answer of pelton bench")
-    return rows
+    return rows, answer["machine"]
 
 
 def order_of(pair):
@@ -158,18 +158,32 @@ def run_ours(arguments, model):
 
 
 def compare(arguments, model, note):
-    """Interleaved runs of one model -> one result for each row that both engines have."""
+    """Interleaved runs of one model -> one result for each row that both engines have, and the machine."""
     runs = {"ours": [], "theirs": []}
+    machine = None
     for pair in range(arguments.pairs):
         for side in order_of(pair):
-            runs[side].append(run_ours(arguments, model) if side == "ours" else run_theirs(arguments, model))
+            if side == "ours":
+                rows, machine = run_ours(arguments, model)
+            else:
+                rows = run_theirs(arguments, model)
+            runs[side].append(rows)
         note(f"  pair {pair + 1}/{arguments.pairs}: " + ", ".join(
             f"{name} {runs['ours'][-1][name]:.1f} / {runs['theirs'][-1][name]:.1f}"
             for name in runs["ours"][-1] if name in runs["theirs"][-1]))
     stem = pathlib.Path(model).name.removesuffix(".gguf")
     names = [name for name in runs["ours"][0] if name in runs["theirs"][0]]
     return [{"name": f"{stem} {name}",
-             **summarise([(o[name], t[name]) for o, t in zip(runs["ours"], runs["theirs"])])} for name in names]
+             **summarise([(o[name], t[name]) for o, t in zip(runs["ours"], runs["theirs"])])} for name in names], machine
+
+
+def baseline(arguments, results, machine):
+    """What bench/baselines keeps: the rows, where and from what they were measured."""
+    import llama_cpp
+
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return {"schema": "pelton.bench_peers.1", "commit": commit, "machine": machine, "peer": f"llama-cpp-python {llama_cpp.__version__}",
+            "pairs": arguments.pairs, "unit": "tok/s", "rows": results}
 
 
 def find_models():
@@ -189,6 +203,7 @@ def main():
     parser.add_argument("--batch", type=numbers, default=[1], help="sequences that decode together, e.g. 1,4,16")
     parser.add_argument("--depth", type=int, default=0, help="tokens already in the context, e.g. 4096")
     parser.add_argument("--json", action="store_true", help="print a list of name, ours, theirs, ratio, spread")
+    parser.add_argument("--save", metavar="FILE", help="also write the rows with machine and commit, as bench/baselines keeps them")
     parser.add_argument("--llama-worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.llama_worker:
@@ -200,7 +215,11 @@ def main():
     results = []
     for model in models:
         note(f"{model} (tokens a second, ours / theirs)")
-        results += compare(arguments, model, note)
+        rows, machine = compare(arguments, model, note)
+        results += rows
+    if arguments.save:
+        pathlib.Path(arguments.save).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(arguments.save).write_text(json.dumps(baseline(arguments, results, machine), indent=1) + "\n")
     if arguments.json:
         print(json.dumps(results, indent=1))
         return None

@@ -29,8 +29,8 @@ class Summary(unittest.TestCase):
 class Parsing(unittest.TestCase):
     def test_rows(self):
         rows = [{"name": "pp512", "value": 100.5, "unit": "tok/s"}, {"name": "tg128", "value": 20, "unit": "tok/s"}]
-        text = json.dumps({"schema": "pelton.bench.1", "rows": rows})
-        self.assertEqual(bench_peers.parse_pelton(text), {"pp512": 100.5, "tg128": 20})
+        text = json.dumps({"schema": "pelton.bench.1", "machine": {"isa": "avx2"}, "rows": rows})
+        self.assertEqual(bench_peers.parse_pelton(text), ({"pp512": 100.5, "tg128": 20}, {"isa": "avx2"}))
 
     def test_other_answers_are_refused(self):
         with self.assertRaises(ValueError):
