@@ -17,9 +17,9 @@ HAND_WRITTEN = CODE + (".py", ".sh", ".cmake", ".md")
 # Where a pattern in code is an offence: (pattern, allowed path prefixes, what to say).
 RULES = [
     (r"\b(secure_)?getenv\s*\(", ("src/base/options", "tests/"), "getenv outside of base/options"),
-    (r"\b(abort|exit|_exit|quick_exit)\s*\(", ("src/cli/", "fuzz/", "tests/"), "ends the process"),
+    (r"\b(abort|exit|_exit|quick_exit)\s*\(", ("src/cli/", "bench/", "fuzz/", "tests/"), "ends the process"),
     (r"\b(printf|puts|putchar|fprintf)\s*\(|std::(cout|cerr|clog)\b",
-     ("src/cli/", "fuzz/", "tests/", "tools/"), "prints outside of the command line"),
+     ("src/cli/", "bench/", "fuzz/", "tests/", "tools/"), "prints outside of the command line"),
     (r"\b(strcpy|strcat|sprintf|vsprintf|gets|strtok|alloca|tmpnam|mktemp)\s*\(", (), "banned call"),
     (r"\b(rand|srand)\s*\(", (), "rand(): use base/rng.h"),
     (r"\bsetlocale\s*\(|std::locale\b", (), "depends on the locale"),

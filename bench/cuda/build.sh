@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Builds the runner of the CUDA kernels with the toolkit alone: bench/cuda/build.sh [OUTPUT FOLDER].
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=${1:-$root/build/cuda_runner}
+mkdir -p "$out"
+flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$root/bench/cuda"
+       -Werror all-warnings -Xcompiler -Wall,-Wextra)
+sources=("$root"/src/kernels/cuda/*/*.c[cu] "$root"/bench/cuda/*.c[cu])
+printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
+  source=$1; out=$2; shift 2
+  nvcc "$@" -c "$source" -o "$out/$(basename "$source").o"' sh {} "$out" "${flags[@]}"
+objects=()
+for source in "${sources[@]}"; do objects+=("$out/$(basename "$source").o"); done
+nvcc -gencode=arch=compute_90a,code=sm_90a "${objects[@]}" -o "$out/runner"
+echo "$out/runner"

@@ -1,0 +1,464 @@
+// The kernel behind paged_decode.h; see there for what it computes and how the work is cut.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention/paged_decode.h"
+#include "kernels/cuda/attention/paged_decode_fold.cuh"
+#include "kernels/cuda/attention/paged_decode_items.cuh"
+#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/mma.cuh"
+
+namespace pelton::kernels::cuda {
+
+template <PageType type, int head_dim>
+struct DecodeShape {
+  static constexpr int kWarps = 4;
+  static constexpr int kConsumers = kWarps * 32;
+  static constexpr int kThreads = kConsumers + 32;
+  static constexpr bool kIsFp8 = type == PageType::kFp8;
+  static constexpr int kElementBytes = kIsFp8 ? 1 : 2;
+  static constexpr int kBoxDims = 128 / kElementBytes;
+  static constexpr int kBoxes = head_dim / kBoxDims;              // 128-byte boxes along the head
+  static constexpr int kBoxBytes = 16 * 128;                      // 16 keys
+  static constexpr int kUnitBytes = kWarps * kBoxes * kBoxBytes;  // 64 keys, or 64 values
+  static constexpr int kBlocksPerSm = head_dim == 256 ? 1 : 3;
+  static constexpr int kRingBytes = head_dim == 256 ? 160 * 1024 : 48 * 1024;
+  static constexpr int kUnits = kRingBytes / kUnitBytes;
+  static constexpr int kRow = head_dim + 1;  // floats, padded against bank conflicts
+  static constexpr int kMergeFloats = kWarps * kDecodeHeads * kRow;
+  static constexpr int kOutTiles = head_dim / 16;
+  static constexpr int kLaneDims = head_dim / 32;           // of a finished head, in one lane
+  static constexpr int kWarpHeads = kDecodeHeads / kWarps;  // that a warp finishes
+  static constexpr int kSharedBytes = 1024 + kUnits * kUnitBytes + kMergeFloats * 4 +
+                                      2 * kWarps * kDecodeHeads * 4 + 16 * kUnits +
+                                      (2 * kDecodeMaxBatch + 1) * 4 + 64;
+};
+
+template <PageType type, int head_dim>
+__device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const ChunkTable& table,
+                                              int64_t first, int64_t last, uint32_t ring,
+                                              uint32_t full, uint32_t empty, int lane) {
+  using S = DecodeShape<type, head_dim>;
+  const uint64_t policy = policy_evict_first();
+  const int warp = lane % S::kWarps;  // whose keys this lane asks for
+  const int dim_box = lane / S::kWarps;
+  bool waited = false;
+  int unit = 0;
+  uint32_t parity = 1;  // of the empty barriers: the first round finds every unit free
+  for (int64_t item = first; item < last;) {
+    const DecodeHead h = decode_head(p, table, item);
+    const int chunk = static_cast<int>(item - h.first_item);
+    const int chunks = static_cast<int>(min(static_cast<int64_t>(h.chunks - chunk), last - item));
+    item += chunks;
+    const int32_t* blocks = p.block_table + h.sequence * p.table_stride;
+    const int begin = h.begin(chunk);
+    const int end = h.end(chunk + chunks - 1);
+    int held = begin;  // lane i holds the block of keys held + 16 i
+    int32_t block = 0;
+    // Chunks are whole tiles of 64, so the tiles of consecutive chunks follow each other.
+    for (int key = begin; key < end; key += 64) {
+      if ((key - begin) % 512 == 0) {
+        held = key;
+        const int mine = key + 16 * lane;
+        block = mine < end ? blocks[mine / p.block_tokens] : 0;
+      }
+      // The newest token is written by the kernel ahead.
+      if (!waited && key + 64 >= h.length) {
+        wait_prerequisites();
+        waited = true;
+      }
+      const int boxes = min(S::kWarps, (end - key + 15) / 16);
+      const int32_t box_block = __shfl_sync(~0u, block, (key - held) / 16 + warp);
+      const int row = h.kv_head * p.block_tokens + (key + 16 * warp) % p.block_tokens;
+#pragma unroll
+      for (int kind = 0; kind < 2; ++kind) {
+        barrier_wait(empty + 8 * unit, parity);
+        const uint32_t barrier = full + 8 * unit;
+        if (lane == 0) barrier_arrive_expect(barrier, boxes * S::kBoxes * S::kBoxBytes);
+        __syncwarp();
+        if (warp < boxes && dim_box < S::kBoxes) {
+          tile_copy_3d(ring + unit * S::kUnitBytes + (warp * S::kBoxes + dim_box) * S::kBoxBytes,
+                       kind == 0 ? &p.key_map : &p.value_map, dim_box * S::kBoxDims, row, box_block,
+                       barrier, policy);
+        }
+        if (++unit == S::kUnits) {
+          unit = 0;
+          parity ^= 1;
+        }
+      }
+    }
+  }
+}
+
+// Query fragments of head first_head + g, laid out as score_tile consumes them.
+template <PageType type, int head_dim>
+__device__ __forceinline__ void load_query(const PagedDecodeParams& p, const DecodeHead& h,
+                                           uint4 (&query)[head_dim / 32], int lane) {
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  const __nv_bfloat16* from =
+      p.q + h.sequence * p.q_stride + static_cast<int64_t>(h.first_head + g) * head_dim;
+#pragma unroll
+  for (int i = 0; i < head_dim / 32; ++i) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (type == PageType::kBF16) {  // i = 2 * box + half: 8 dims of the box of 64
+      if (g < h.heads) {
+        v = *reinterpret_cast<const uint4*>(from + 64 * (i / 2) + 16 * t + 8 * (i % 2));
+      }
+      query[i] = v;
+    } else {  // i = 4 * box + 2 * half + part: 8 dims of the box of 128, in pairs (0, 2), (1, 3)
+      if (g < h.heads) {
+        v = *reinterpret_cast<const uint4*>(from + 128 * (i / 4) + 32 * t + 8 * (i % 4));
+      }
+      query[i].x = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
+      query[i].y = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
+      query[i].z = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
+      query[i].w = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
+    }
+  }
+}
+
+// q . k of this warp's 16 keys: rows g, g + 8, columns heads 2t, 2t + 1.
+template <PageType type, int head_dim>
+__device__ __forceinline__ void score_tile(float (&scores)[4], const uint4 (&query)[head_dim / 32],
+                                           uint32_t keys, int lane) {
+  using S = DecodeShape<type, head_dim>;
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  float even[4] = {};
+  float odd[4] = {};
+#pragma unroll
+  for (int box = 0; box < S::kBoxes; ++box) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t base = keys + box * S::kBoxBytes;
+      const uint4 a = load_shared_16(base + swizzled(g, 2 * t + half));
+      const uint4 b = load_shared_16(base + swizzled(g + 8, 2 * t + half));
+      if constexpr (S::kIsFp8) {
+        const uint4 q0 = query[4 * box + 2 * half];
+        const uint4 q1 = query[4 * box + 2 * half + 1];
+        mma_bf16(even, e4m3_even(a.x), e4m3_even(b.x), e4m3_odd(a.x), e4m3_odd(b.x), q0.x, q0.y);
+        mma_bf16(odd, e4m3_even(a.y), e4m3_even(b.y), e4m3_odd(a.y), e4m3_odd(b.y), q0.z, q0.w);
+        mma_bf16(even, e4m3_even(a.z), e4m3_even(b.z), e4m3_odd(a.z), e4m3_odd(b.z), q1.x, q1.y);
+        mma_bf16(odd, e4m3_even(a.w), e4m3_even(b.w), e4m3_odd(a.w), e4m3_odd(b.w), q1.z, q1.w);
+      } else {
+        const uint4 q = query[2 * box + half];
+        mma_bf16(even, a.x, b.x, a.y, b.y, q.x, q.y);
+        mma_bf16(odd, a.z, b.z, a.w, b.w, q.z, q.w);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) scores[i] = even[i] + odd[i];
+}
+
+// out += V^T P^T over this warp's 16 keys. Output tile i, rows g and g + 8, is the pair of dims
+// out_dim(i, g), + 1; columns are heads 2t, 2t + 1. Keys at and past `valid` do not exist.
+template <PageType type, int head_dim>
+__device__ __forceinline__ void value_tile(float (&out)[head_dim / 16][4], uint32_t p0, uint32_t p1,
+                                           uint32_t values, int valid, int lane) {
+  using S = DecodeShape<type, head_dim>;
+  const int g = lane >> 2;
+  const int t = lane & 3;
+#pragma unroll
+  for (int box = 0; box < S::kBoxes; ++box) {
+    uint4 rows[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = 2 * t + (i & 1) + 8 * (i >> 1);
+      rows[i] = load_shared_16(values + box * S::kBoxBytes + swizzled(row, g));
+      if (valid < 16 && row >= valid) rows[i] = make_uint4(0, 0, 0, 0);
+    }
+    const uint32_t w[4][4] = {{rows[0].x, rows[0].y, rows[0].z, rows[0].w},
+                              {rows[1].x, rows[1].y, rows[1].z, rows[1].w},
+                              {rows[2].x, rows[2].y, rows[2].z, rows[2].w},
+                              {rows[3].x, rows[3].y, rows[3].z, rows[3].w}};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t low01 = __byte_perm(w[0][j], w[1][j], 0x5410);
+      const uint32_t low23 = __byte_perm(w[2][j], w[3][j], 0x5410);
+      const uint32_t high01 = __byte_perm(w[0][j], w[1][j], 0x7632);
+      const uint32_t high23 = __byte_perm(w[2][j], w[3][j], 0x7632);
+      if constexpr (S::kIsFp8) {
+        mma_bf16(out[8 * box + 2 * j], e4m3_even(low01), e4m3_odd(low01), e4m3_even(low23),
+                 e4m3_odd(low23), p0, p1);
+        mma_bf16(out[8 * box + 2 * j + 1], e4m3_even(high01), e4m3_odd(high01), e4m3_even(high23),
+                 e4m3_odd(high23), p0, p1);
+      } else {
+        mma_bf16(out[4 * box + j], low01, high01, low23, high23, p0, p1);
+      }
+    }
+  }
+}
+
+template <PageType type>
+__device__ __forceinline__ int out_dim(int tile, int g) {
+  return type == PageType::kFp8 ? 128 * (tile / 8) + 16 * g + 2 * (tile % 8)
+                                : 64 * (tile / 4) + 8 * g + 2 * (tile % 4);
+}
+
+// State of two heads (2t, 2t + 1) over the keys this warp has seen, in units of log2. Weights are
+// relative to `base`, which follows the maximum only when a score passes it by more than kSlack:
+// most tiles need no exchange between lanes and no rescaling.
+template <int head_dim>
+struct WarpState {
+  float out[head_dim / 16][4];
+  float base[2];
+  float sum[2];  // of this lane's keys alone
+};
+inline constexpr float kSlack = 8.0f;
+
+// The online softmax over one tile: scores become weights. `first_key` is the key of row 0, `end`
+// the end of the chunk.
+template <int head_dim>
+__device__ __forceinline__ void fold_scores(const PagedDecodeParams& p, const DecodeHead& h,
+                                            WarpState<head_dim>& state, float (&scores)[4],
+                                            float multiplier, int first_key, int end, int lane) {
+  const int g = lane >> 2;
+  if (p.soft_cap > 0.0f) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      scores[i] = p.soft_cap * tanhf(scores[i] * multiplier / p.soft_cap) * kLog2E;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scores[i] *= multiplier * kLog2E;
+  }
+  if (first_key < h.lowest || first_key + 16 > end) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = first_key + g + (i >= 2 ? 8 : 0);
+      if (key < h.lowest || key >= end) scores[i] = -INFINITY;
+    }
+  }
+  const bool rises = fmaxf(scores[0], scores[2]) > state.base[0] + kSlack ||
+                     fmaxf(scores[1], scores[3]) > state.base[1] + kSlack;
+  if (__any_sync(~0u, rises)) {
+    float scale[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float highest = fmaxf(scores[i], scores[i + 2]);
+#pragma unroll
+      for (int step = 4; step < 32; step *= 2) {
+        highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
+      }
+      highest = fmaxf(highest, state.base[i]);
+      scale[i] = highest == -INFINITY ? 1.0f : power_of_two(state.base[i] - highest);
+      state.base[i] = highest;
+      state.sum[i] *= scale[i];
+    }
+#pragma unroll
+    for (int i = 0; i < head_dim / 16; ++i) {
+      state.out[i][0] *= scale[0];
+      state.out[i][1] *= scale[1];
+      state.out[i][2] *= scale[0];
+      state.out[i][3] *= scale[1];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float base = state.base[i] == -INFINITY ? 0.0f : state.base[i];
+    scores[i] = power_of_two(scores[i] - base);
+    scores[i + 2] = power_of_two(scores[i + 2] - base);
+    state.sum[i] += scores[i] + scores[i + 2];
+  }
+}
+
+template <PageType type, int head_dim>
+__global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
+                                  DecodeShape<type, head_dim>::kBlocksPerSm)
+    paged_decode_kernel(const __grid_constant__ PagedDecodeParams p) {
+  using S = DecodeShape<type, head_dim>;
+  using Head = HeadState<S::kLaneDims>;
+  extern __shared__ std::byte shared[];
+  const uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
+  float* const merge = reinterpret_cast<float*>(shared + (ring - shared_address(shared)) +
+                                                S::kUnits * S::kUnitBytes);
+  float* const bases = merge + S::kMergeFloats;
+  float* const sums = bases + S::kWarps * kDecodeHeads;
+  const uint32_t full = (shared_address(sums + S::kWarps * kDecodeHeads) + 7) & ~7u;
+  const uint32_t empty = full + 8 * S::kUnits;
+  ChunkTable table;
+  table.begin =
+      reinterpret_cast<int32_t*>(shared + (empty + 8 * S::kUnits - shared_address(shared)));
+  table.lengths = table.begin + kDecodeMaxBatch + 1;
+  __shared__ int is_last;
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < S::kUnits; ++i) {
+      barrier_init(full + 8 * i, 1);
+      barrier_init(empty + 8 * i, S::kWarps);
+    }
+    barrier_init_fence();
+  }
+  if (warp == S::kWarps) count_chunks(p, table, lane);
+  __syncthreads();
+  const int64_t items = static_cast<int64_t>(table.begin[p.batch]) * p.kv_heads * p.head_blocks;
+  const int grid = static_cast<int>(gridDim.x);
+  const int blocks = p.even_grid ? busy_blocks(items, grid, S::kBlocksPerSm) : grid;
+  const int block = min(static_cast<int>(blockIdx.x), blocks);
+  const int64_t first_item = first_item_of(items, block, blocks);
+  const int64_t last_item = first_item_of(items, min(block + 1, blocks), blocks);
+  if (warp == S::kWarps) {
+    produce_pages<type, head_dim>(p, table, first_item, last_item, ring, full, empty, lane);
+    return;
+  }
+
+  wait_prerequisites();
+  launch_dependents();
+  const float multiplier = p.score_scale * (S::kIsFp8 ? kTwoTo20 : 1.0f);
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  int unit = 0;
+  uint32_t parity = 0;
+  const auto next_unit = [&] {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(empty + 8 * unit);
+    if (++unit == S::kUnits) {
+      unit = 0;
+      parity ^= 1;
+    }
+  };
+  for (int64_t item = first_item; item < last_item;) {
+    const DecodeHead h = decode_head(p, table, item);
+    const int first_chunk = static_cast<int>(item - h.first_item);
+    const int span =
+        static_cast<int>(min(static_cast<int64_t>(h.chunks - first_chunk), last_item - item));
+    item += span;
+    uint4 query[head_dim / 32];
+    load_query<type, head_dim>(p, h, query, lane);
+    Head finished[S::kWarpHeads];  // of heads warp + 4 i
+
+    for (int chunk = first_chunk; chunk < first_chunk + span; ++chunk) {
+      WarpState<head_dim> state = {};
+      state.base[0] = state.base[1] = -INFINITY;
+      const int end = h.end(chunk);
+      for (int key = h.begin(chunk); key < end; key += 64) {
+        const int first = key + 16 * warp;  // of this warp
+        const uint32_t offset = static_cast<uint32_t>(warp * S::kBoxes * S::kBoxBytes);
+        float scores[4] = {};
+        barrier_wait(full + 8 * unit, parity);
+        if (first < end) {
+          score_tile<type, head_dim>(scores, query, ring + unit * S::kUnitBytes + offset, lane);
+        }
+        next_unit();
+        uint32_t p0 = 0;
+        uint32_t p1 = 0;
+        if (first < end) {
+          fold_scores<head_dim>(p, h, state, scores, multiplier, first, end, lane);
+          p0 = transpose_8x8(pack_bf16x2(scores[0], scores[1]));
+          p1 = transpose_8x8(pack_bf16x2(scores[2], scores[3]));
+          if constexpr (S::kIsFp8) {
+            p0 = multiply_bf16x2(p0, kTwoTo100);
+            p1 = multiply_bf16x2(p1, kTwoTo100);
+          }
+        }
+        barrier_wait(full + 8 * unit, parity);
+        if (first < end) {
+          value_tile<type, head_dim>(state.out, p0, p1, ring + unit * S::kUnitBytes + offset,
+                                     end - first, lane);
+        }
+        next_unit();
+      }
+
+      // The four warps' states meet in shared memory; each warp finishes two heads.
+      named_sync(1, S::kConsumers);  // the last chunk's have been read
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float sum = state.sum[i];
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+        const int head = 2 * t + i;
+        if (head < h.heads) {
+          if (g == 0) {
+            bases[warp * kDecodeHeads + head] = state.base[i];
+            sums[warp * kDecodeHeads + head] = sum;
+          }
+          float* to = merge + (warp * kDecodeHeads + head) * S::kRow;
+#pragma unroll
+          for (int tile = 0; tile < S::kOutTiles; ++tile) {
+            to[out_dim<type>(tile, g)] = state.out[tile][i];
+            to[out_dim<type>(tile, g) + 1] = state.out[tile][i + 2];
+          }
+        }
+      }
+      named_sync(1, S::kConsumers);
+#pragma unroll
+      for (int i = 0; i < S::kWarpHeads; ++i) {
+        const int head = warp + S::kWarps * i;
+        if (head < h.heads) {
+          Head whole;
+#pragma unroll
+          for (int w = 0; w < S::kWarps; ++w) {
+            Head part;
+            part.base = bases[w * kDecodeHeads + head];
+            part.sum = sums[w * kDecodeHeads + head];
+#pragma unroll
+            for (int j = 0; j < S::kLaneDims; ++j) {
+              part.value[j] = merge[(w * kDecodeHeads + head) * S::kRow + lane + 32 * j] *
+                              (S::kIsFp8 ? kTwoTo20 : 1.0f);
+            }
+            if (w == 0) {
+              whole = part;
+            } else {
+              append_state(whole, part);
+            }
+          }
+          if (chunk == 0) {
+            finished[i] = whole;
+          } else if (first_chunk == 0) {
+            append_state(finished[i], whole);
+          } else {
+            write_state(chunk_slot<S::kLaneDims>(p, h, chunk, h.first_head + head), whole, lane);
+          }
+        }
+      }
+    }
+
+    const bool is_whole = span == h.chunks;
+    if (first_chunk == 0) {
+#pragma unroll
+      for (int i = 0; i < S::kWarpHeads; ++i) {
+        const int head = warp + S::kWarps * i;
+        if (head < h.heads) {
+          if (is_whole) {
+            store_result(p, h, h.first_head + head, finished[i], lane);
+          } else {
+            write_state(chunk_slot<S::kLaneDims>(p, h, 0, h.first_head + head), finished[i], lane);
+          }
+        }
+      }
+    }
+    if (is_whole) continue;
+
+    // Whoever brings the last chunks folds all of them.
+    __threadfence();
+    named_sync(1, S::kConsumers);
+    if (threadIdx.x == 0) {
+      const unsigned before = atomicAdd(p.counters + h.counter, static_cast<unsigned>(span));
+      is_last = before + static_cast<unsigned>(span) == static_cast<unsigned>(h.chunks) ? 1 : 0;
+      if (is_last != 0) p.counters[h.counter] = 0;
+    }
+    named_sync(1, S::kConsumers);
+    if (is_last == 0) continue;
+    __threadfence();
+    // Slot 0 holds all chunks of the block that took chunk 0.
+    const int64_t owner = block_of(items, h.first_item, blocks);
+    const int folded = static_cast<int>(first_item_of(items, owner + 1, blocks) - h.first_item);
+#pragma unroll
+    for (int i = 0; i < S::kWarpHeads; ++i) {
+      const int head = warp + S::kWarps * i;
+      if (head < h.heads) {
+        const Head whole = fold_chunks<S::kLaneDims>(p, h, h.first_head + head, folded, lane);
+        store_result(p, h, h.first_head + head, whole, lane);
+      }
+    }
+  }
+}
+
+}  // namespace pelton::kernels::cuda

@@ -1,0 +1,85 @@
+// Warp matrix instructions and the conversions that feed them.
+//
+// Fragments of m16n8k16, for lane = 4 * g + t: A holds rows g, g + 8; B column g; the accumulator
+// rows g, g + 8 of columns 2t, 2t + 1. Which four of the sixteen k a lane holds is free as long as
+// A and B agree, so kernels choose what makes 16-byte loads contiguous.
+#pragma once
+
+#include <cstdint>
+
+namespace pelton::kernels::cuda {
+
+// d += a * b on bf16 operands with FP32 accumulation.
+__device__ __forceinline__ void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                         uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t d;
+  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+  return d;
+}
+
+// Low half `low`, high half `high`, rounded to nearest even.
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
+  uint32_t d;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
+__device__ __forceinline__ float low_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high_bf16(uint32_t pair) {
+  return __uint_as_float(pair & 0xffff0000u);
+}
+
+// E4M3 bytes moved into bf16 fields: value * 2^-120, exact, subnormals included (NaN codes come out
+// as 480). Bytes 0 and 2 of the word:
+__device__ __forceinline__ uint32_t e4m3_even(uint32_t word) {
+  return ((word << 8) & 0x80008000u) | ((word << 4) & 0x07f007f0u);
+}
+// Bytes 1 and 3:
+__device__ __forceinline__ uint32_t e4m3_odd(uint32_t word) {
+  return (word & 0x80008000u) | ((word >> 4) & 0x07f007f0u);
+}
+// 2^120 and 2^100 as bf16 pairs; 2^20 is what is left when an operand was scaled by 2^100.
+inline constexpr uint32_t kTwoTo120 = 0x7b807b80u;
+inline constexpr uint32_t kTwoTo100 = 0x71807180u;
+inline constexpr float kTwoTo20 = 1048576.0f;
+
+// Pair `index` (0..3) of the eight 4-bit codes in a word, as bf16 1 + code / 16: exact. A pair lies
+// 4 * index bits above bits 3..6 and 19..22, the last one around the end of the word.
+template <int index>
+__device__ __forceinline__ uint32_t int4_pair(uint32_t word) {
+  const uint32_t shifted = index == 0 ? word : __funnelshift_r(word, word, 4 * index);
+  return (shifted & 0x00780078u) | 0x3f803f80u;
+}
+// What a code of 8, whose value is 0, looks like.
+inline constexpr uint32_t kInt4Middle = 0x3fc03fc0u;  // 1.5
+
+// The transpose of an 8x8 matrix of 16-bit elements held as lane = 4 * row + column / 2.
+__device__ __forceinline__ uint32_t transpose_8x8(uint32_t fragment) {
+  uint32_t d;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(d) : "r"(fragment));
+  return d;
+}
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+
+// Byte offset of 16-byte chunk `chunk` (0..7) of row `row` in a tile of 128-byte rows that the copy
+// engine wrote with its 128-byte swizzle. Tiles begin on 1024-byte boundaries.
+__device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
+  return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
+}
+
+}  // namespace pelton::kernels::cuda

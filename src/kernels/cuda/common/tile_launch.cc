@@ -1,0 +1,40 @@
+#include "kernels/cuda/common/tile_launch.h"
+
+namespace pelton::kernels::cuda {
+
+namespace {
+
+using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
+                                 const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
+                                 const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+// The driver's encoder, asked for through the runtime so that nothing links the driver library.
+EncodeTiled find_encoder() {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                                         cudaEnableDefault, &found);
+  if (e != cudaSuccess || found != cudaDriverEntryPointSuccess) return nullptr;
+  return reinterpret_cast<EncodeTiled>(entry);
+}
+
+}  // namespace
+
+cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map) {
+  static const EncodeTiled encode = find_encoder();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint64_t sizes[3] = {tile.size[0], tile.size[1], tile.size[2]};
+  const cuuint64_t strides[2] = {tile.stride_bytes[1], tile.stride_bytes[2]};
+  const cuuint32_t box[3] = {static_cast<cuuint32_t>(128 / tile.element_bytes), tile.box_rows, 1};
+  const cuuint32_t steps[3] = {1, 1, 1};
+  const CUtensorMapDataType type =
+      tile.element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  const CUresult result =
+      encode(map, type, static_cast<cuuint32_t>(tile.dimensions), const_cast<void*>(tile.base),
+             sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+}  // namespace pelton::kernels::cuda

@@ -1,0 +1,66 @@
+// Host side of every launch: attributes, shared memory limit, tensor maps. Nothing here allocates
+// or synchronises.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace pelton::kernels::cuda {
+
+struct LaunchShape {
+  unsigned grid = 1;
+  unsigned block = 1;
+  unsigned shared_bytes = 0;
+  unsigned cluster = 1;
+  bool programmatic = true;  // may begin before the kernel ahead of it in the stream has ended
+};
+
+// Launches `kernel(params)`, raising its shared memory limit where needed. cudaGetLastError is left
+// clean.
+template <typename Params>
+cudaError_t launch_programmatic(void (*kernel)(Params), const Params& params,
+                                const LaunchShape& shape, cudaStream_t stream) {
+  if (cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shape.shared_bytes));
+      e != cudaSuccess) {
+    return e;
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (shape.programmatic) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = shape.cluster;
+    attributes[count].val.clusterDim.y = 1;
+    attributes[count++].val.clusterDim.z = 1;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(shape.grid);
+  config.blockDim = dim3(shape.block);
+  config.dynamicSmemBytes = shape.shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  Params copy = params;
+  void* arguments[] = {&copy};
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments);
+}
+
+// A tensor of up to 3 dimensions cut into boxes of 128 bytes in dimension 0 (the contiguous one),
+// written to shared memory with the 128-byte swizzle. Elements outside the tensor arrive as zero.
+struct TileMap {
+  const void* base = nullptr;  // 16-byte aligned
+  int element_bytes = 2;       // 2: bf16; 1: bytes
+  int dimensions = 2;
+  uint64_t size[3] = {1, 1, 1};          // elements
+  uint64_t stride_bytes[3] = {0, 0, 0};  // of dimensions 1 and 2; multiples of 16
+  uint32_t box_rows = 1;                 // in dimension 1, at most 256
+};
+cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map);
+
+}  // namespace pelton::kernels::cuda

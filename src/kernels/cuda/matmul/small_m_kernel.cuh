@@ -1,0 +1,494 @@
+// The kernel behind small_m.h; see there for what it computes and how the work is cut.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/matmul/int4_pack.h"
+#include "kernels/cuda/matmul/small_m.h"
+
+namespace pelton::kernels::cuda {
+
+struct SmallMParams {
+  CUtensorMap x_map;        // [m][k] bf16
+  CUtensorMap weight_map;   // [n][k]; unused for int4
+  const std::byte* blocks;  // int4
+  const float* scale;
+  const __nv_bfloat16* bias;
+  const void* residual;
+  void* out;
+  int64_t out_stride;
+  int32_t m;
+  int32_t n;
+  int32_t units;    // tiles of 16 rows; with silu, pairs of a gate and an up tile
+  int32_t k_boxes;  // boxes of 128 bytes (int4: groups of 128) along K
+  int32_t depth;    // stages of a slice
+  uint32_t stage_bytes;
+  bool silu;
+  bool out_f32;
+};
+
+// Shapes of one instantiation: `columns` = 8, 16 or 32 activation rows.
+template <SmallMWeight format, int columns>
+struct SmallMShape {
+  static constexpr int kTiles = 4;   // row tiles of a pass
+  static constexpr int kSlices = 4;  // warps that share K
+  static constexpr int kConsumers = 8 * 32;
+  static constexpr int kThreads = kConsumers + kSlices * 32;  // and a producer warp a slice
+  static constexpr int kBlocks = columns / 8;  // column blocks of the matrix instruction
+  static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
+  static constexpr bool kIsInt4 = format == SmallMWeight::kInt4G128;
+  static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;  // k of one box
+  static constexpr int kXBoxes = kBoxInputs / 64;
+  static constexpr int kXBoxBytes = columns * 128;
+  static constexpr int kXBytes = kXBoxes * kXBoxBytes;
+  static constexpr int kTileBytes = kIsInt4 ? static_cast<int>(kInt4BlockBytes) : 2048;
+  static constexpr int kPartialFloats = kTiles * 16 * columns;
+  static constexpr int kMaxStages = 64;
+  static constexpr int kFixedBytes =
+      1024 + (kSlices + 1) * kPartialFloats * 4 + 2 * kMaxStages * 8 + 64;
+  // With few rows two blocks fit on an SM, so the next product's weights stream in while this one
+  // ends.
+  static constexpr int kBudget = columns == 8 ? 112 * 1024 + 768 : 226 * 1024;
+
+  static constexpr int stage_bytes(int tiles) {
+    return (kXBytes + tiles * kTileBytes + 1023) / 1024 * 1024;
+  }
+  // Stages of one slice of K; each slice has a ring of its own.
+  static constexpr int depth(int tiles, int budget) {
+    const int stages = (budget - kFixedBytes) / stage_bytes(tiles);
+    return (stages < kMaxStages ? stages : kMaxStages) / kSlices;
+  }
+  static constexpr int shared_bytes(int tiles, int depth) {
+    return kFixedBytes + kSlices * depth * stage_bytes(tiles);
+  }
+  static_assert(depth(kTiles, kBudget) >= 2);
+};
+
+// What a warp takes from one box of K before it gives the stage back: tiles row_group + 2 i of W
+// and all of x.
+template <SmallMWeight format, int columns>
+struct BoxFragments {
+  using S = SmallMShape<format, columns>;
+  static constexpr int kXLoads = 2 * S::kXBoxes;
+  static constexpr int kWLoads = S::kIsInt4 ? 2 : 4;
+  uint4 x[S::kBlocks][kXLoads];
+  uint4 w[2][kWLoads];
+  float scale[2][2];  // int4, of rows g and g + 8
+
+  // Lane 4 g + t takes 16 consecutive inputs of a box of 64, two halves of 16 of a box of 128; of
+  // these, lanes t >= 2 take the second half first, which keeps shared memory banks apart.
+  __device__ __forceinline__ void load(uint32_t x_at, uint32_t w_at, int lane, int row_group,
+                                       int tiles) {
+    const int g = lane >> 2;
+    const int t = lane & 3;
+#pragma unroll
+    for (int n = 0; n < S::kBlocks; ++n) {
+#pragma unroll
+      for (int i = 0; i < kXLoads; ++i) {
+        x[n][i] = S::kIsBF16
+                      ? load_shared_16(x_at + swizzled(8 * n + g, 2 * t + i))
+                      : load_shared_16(
+                            x_at + (t >> 1) * S::kXBoxBytes +
+                            swizzled(8 * n + g, (t & 1) * 4 + 2 * ((i >> 1) ^ (t >> 1)) + (i & 1)));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = row_group + 2 * i;
+      if (tile >= tiles) break;
+      const uint32_t base = w_at + tile * S::kTileBytes;
+      if constexpr (S::kIsInt4) {
+        w[i][0] = load_shared_16(base + lane * 16);
+        w[i][1] = load_shared_16(base + 512 + lane * 16);
+        scale[i][0] = load_scale(base + 1024 + 2 * g);
+        scale[i][1] = load_scale(base + 1024 + 2 * (g + 8));
+      } else {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int chunk = 2 * t + (S::kIsBF16 ? h : h ^ (t >> 1));
+          w[i][2 * h] = load_shared_16(base + swizzled(g, chunk));
+          w[i][2 * h + 1] = load_shared_16(base + swizzled(g + 8, chunk));
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ float load_scale(uint32_t at) {
+    uint16_t bits;
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(at) : "memory");
+    return __half2float(__ushort_as_half(bits));
+  }
+};
+
+__device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+
+// acc[i] += W(tile row_group + 2 i) x^T over the box.
+template <SmallMWeight format, int columns>
+__device__ __forceinline__ void multiply_box(
+    float (&acc)[2][SmallMShape<format, columns>::kBlocks][4],
+    const BoxFragments<format, columns>& box, int row_group, int tiles) {
+  using S = SmallMShape<format, columns>;
+  constexpr int kBlocks = S::kBlocks;
+  if constexpr (S::kIsBF16) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (row_group + 2 * i >= tiles) break;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const uint4 low = box.w[i][2 * h];
+        const uint4 high = box.w[i][2 * h + 1];
+#pragma unroll
+        for (int n = 0; n < kBlocks; ++n) {
+          mma_bf16(acc[i][n], low.x, high.x, low.y, high.y, box.x[n][h].x, box.x[n][h].y);
+          mma_bf16(acc[i][n], low.z, high.z, low.w, high.w, box.x[n][h].z, box.x[n][h].w);
+        }
+      }
+    }
+  } else if constexpr (S::kIsInt4) {
+    // Codes enter as 1 + code / 16, so each group's sum holds 1.5 times the sum of its inputs too
+    // much: that is summed alongside and taken off.
+    float excess[2][kBlocks][4] = {};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int n = 0; n < kBlocks; ++n) {
+          const uint4 x = box.x[n][2 * h + j / 2];
+          mma_bf16(excess[h][n], kInt4Middle, kInt4Middle, kInt4Middle, kInt4Middle,
+                   word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      if (row_group + 2 * i >= tiles) break;
+      float group[2][kBlocks][4] = {};
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t word = word_of(box.w[i][h], j);
+          const uint32_t a0 = int4_pair<0>(word);
+          const uint32_t a1 = int4_pair<1>(word);
+          const uint32_t a2 = int4_pair<2>(word);
+          const uint32_t a3 = int4_pair<3>(word);
+#pragma unroll
+          for (int n = 0; n < kBlocks; ++n) {
+            const uint4 x = box.x[n][2 * h + j / 2];
+            mma_bf16(group[h][n], a0, a1, a2, a3, word_of(x, 2 * (j % 2)),
+                     word_of(x, 2 * (j % 2) + 1));
+          }
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kBlocks; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float sum = (group[0][n][e] - excess[0][n][e]) + (group[1][n][e] - excess[1][n][e]);
+          acc[i][n][e] = fmaf(box.scale[i][e / 2], sum, acc[i][n][e]);
+        }
+      }
+    }
+  } else {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      uint32_t b[kBlocks][8];
+#pragma unroll
+      for (int n = 0; n < kBlocks; ++n) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {  // pairs (0, 2), (1, 3), as e4m3_even and e4m3_odd give them
+          const uint4 v = box.x[n][2 * h + c];
+          b[n][4 * c] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
+          b[n][4 * c + 1] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
+          b[n][4 * c + 2] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
+          b[n][4 * c + 3] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (row_group + 2 * i >= tiles) break;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t low = word_of(box.w[i][2 * h], j);
+          const uint32_t high = word_of(box.w[i][2 * h + 1], j);
+          const uint32_t a0 = e4m3_even(low);
+          const uint32_t a1 = e4m3_even(high);
+          const uint32_t a2 = e4m3_odd(low);
+          const uint32_t a3 = e4m3_odd(high);
+#pragma unroll
+          for (int n = 0; n < kBlocks; ++n) {
+            mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][2 * j], b[n][2 * j + 1]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// What an output element becomes from its sums over K.
+template <SmallMWeight format>
+__device__ __forceinline__ void finish_element(const SmallMParams& p, float sum, float up, int row,
+                                               int column) {
+  const auto linear = [&](float value, int j) {
+    if constexpr (format == SmallMWeight::kFp8) value *= p.scale[j] * kTwoTo20;
+    if constexpr (format == SmallMWeight::kInt4G128) value *= 16.0f;
+    return p.bias != nullptr ? value + __bfloat162float(p.bias[j]) : value;
+  };
+  float value = linear(sum, column);
+  if (p.silu) {
+    const float gate = value;
+    value = gate / (1.0f + __expf(-gate)) * linear(up, column + p.n / 2);
+  }
+  const int64_t at = row * p.out_stride + column;
+  if (p.out_f32) {
+    if (p.residual != nullptr) value += static_cast<const float*>(p.residual)[at];
+    static_cast<float*>(p.out)[at] = value;
+  } else {
+    if (p.residual != nullptr) {
+      value += __bfloat162float(static_cast<const __nv_bfloat16*>(p.residual)[at]);
+    }
+    static_cast<__nv_bfloat16*>(p.out)[at] = __float2bfloat16_rn(value);
+  }
+}
+
+// The units and boxes of one block, the same for its producer and its consumers.
+struct SmallMSpan {
+  int first_unit;
+  int units;
+  int units_per_pass;
+  int passes;
+  int first_box;
+  int boxes;
+  int rotation;  // where in its boxes a block begins
+
+  __device__ int begin(int pass) const { return first_unit + units * pass / passes; }
+  __device__ int box_at(int step) const {
+    const int box = step + rotation;
+    return first_box + (box < boxes ? box : box - boxes);
+  }
+};
+
+template <int kTiles, int split>
+__device__ __forceinline__ SmallMSpan small_m_span(const SmallMParams& p, int rank) {
+  const int clusters = static_cast<int>(gridDim.x) / split;
+  const int cluster = static_cast<int>(blockIdx.x) / split;
+  SmallMSpan s;
+  s.first_unit = static_cast<int>(static_cast<int64_t>(p.units) * cluster / clusters);
+  s.units =
+      static_cast<int>(static_cast<int64_t>(p.units) * (cluster + 1) / clusters) - s.first_unit;
+  s.units_per_pass = p.silu ? kTiles / 2 : kTiles;
+  s.passes = (s.units + s.units_per_pass - 1) / s.units_per_pass;
+  s.first_box = p.k_boxes * rank / split;
+  s.boxes = p.k_boxes * (rank + 1) / split - s.first_box;
+  s.rotation = cluster % s.boxes;
+  return s;
+}
+
+// Fills the ring of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane i
+// brings tile i of W, the lanes behind them x.
+template <SmallMWeight format, int columns>
+__device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan& span,
+                                        uint32_t ring, uint32_t full, uint32_t empty, int slice,
+                                        int lane) {
+  using S = SmallMShape<format, columns>;
+  const uint64_t policy = lane < S::kTiles ? policy_evict_first() : policy_evict_last();
+  ring += slice * p.depth * p.stage_bytes;
+  full += 8 * slice * p.depth;
+  empty += 8 * slice * p.depth;
+
+  const auto copy_weights = [&](int tiles, int row, int box, int stage) {
+    const uint32_t barrier = full + 8 * stage;
+    if (lane == 0) barrier_arrive_expect(barrier, S::kXBytes + tiles * S::kTileBytes);
+    __syncwarp();
+    if (lane < tiles) {
+      const uint32_t to = ring + stage * p.stage_bytes + S::kXBytes + lane * S::kTileBytes;
+      if constexpr (S::kIsInt4) {
+        const int64_t block = static_cast<int64_t>(row / 16) * p.k_boxes + span.box_at(box);
+        bulk_copy(to, p.blocks + block * kInt4BlockBytes, kInt4BlockBytes, barrier, policy);
+      } else {
+        tile_copy_2d(to, &p.weight_map, span.box_at(box) * S::kBoxInputs, row, barrier, policy);
+      }
+    }
+  };
+  const auto copy_x = [&](int box, int stage) {
+    const int i = lane - S::kTiles;
+    if (i >= 0 && i < S::kXBoxes) {
+      tile_copy_2d(ring + stage * p.stage_bytes + i * S::kXBoxBytes, &p.x_map,
+                   span.box_at(box) * S::kBoxInputs + 64 * i, 0, full + 8 * stage, policy);
+    }
+  };
+
+  int stage = 0;
+  uint32_t parity = 1;  // of the empty barriers: the first round finds every stage free
+  for (int pass = 0; pass < span.passes; ++pass) {
+    const int unit = span.begin(pass);
+    const int units = span.begin(pass + 1) - unit;
+    const int tiles = p.silu ? 2 * units : units;
+    const int row = p.silu ? 16 * (unit + lane / 2) + (lane % 2) * (p.n / 2) : 16 * (unit + lane);
+    int box = slice;
+    if (pass == 0) {  // all that fits, before x may be read
+      for (; box < span.boxes && stage < p.depth; box += S::kSlices, ++stage) {
+        copy_weights(tiles, row, box, stage);
+      }
+      wait_prerequisites();
+      if (slice == 0 && lane == 0) launch_dependents();
+      for (int i = 0; i < stage; ++i) copy_x(slice + S::kSlices * i, i);
+      if (stage == p.depth) {
+        stage = 0;
+        parity = 0;
+      }
+    }
+    for (; box < span.boxes; box += S::kSlices) {
+      barrier_wait(empty + 8 * stage, parity);
+      copy_weights(tiles, row, box, stage);
+      copy_x(box, stage);
+      if (++stage == p.depth) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+}
+
+template <SmallMWeight format, int columns, int split>
+__global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, columns == 8 ? 2 : 1)
+    small_m_kernel(const __grid_constant__ SmallMParams p) {
+  using S = SmallMShape<format, columns>;
+  extern __shared__ std::byte shared[];
+  const uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
+  const uint32_t stage_bytes = p.stage_bytes;
+  const int stages = S::kSlices * p.depth;
+  float* const partials =
+      reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + stages * stage_bytes);
+  float* const received = partials + S::kSlices * S::kPartialFloats;
+  const uint32_t full = shared_address(received + S::kPartialFloats);
+  const uint32_t empty = full + 8 * S::kMaxStages;
+  const uint32_t arrived = empty + 8 * S::kMaxStages;  // the peer's sums lie in `received`
+  const uint32_t taken = arrived + 8;                  // the peer has read what was sent to it
+
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int rank = split > 1 ? static_cast<int>(cluster_rank()) : 0;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; ++i) {
+      barrier_init(full + 8 * i, 1);
+      barrier_init(empty + 8 * i, 2);  // both row groups of the K slice that owns the box
+    }
+    barrier_init(arrived, 8);
+    barrier_init(taken, 8);
+    barrier_init_fence();
+  }
+  if constexpr (split > 1) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+
+  const SmallMSpan span = small_m_span<S::kTiles, split>(p, rank);
+  if (warp >= S::kConsumers / 32) {
+    produce<format, columns>(p, span, ring, full, empty, warp - S::kConsumers / 32, lane);
+    return;
+  }
+
+  const int slice = warp % S::kSlices;
+  const int row_group = warp / S::kSlices;
+  const uint32_t peer = split > 1 ? peer_address(shared_address(received), rank ^ 1) : 0;
+  const uint32_t peer_arrived = split > 1 ? peer_address(arrived, rank ^ 1) : 0;
+  const uint32_t peer_taken = split > 1 ? peer_address(taken, rank ^ 1) : 0;
+
+  int next = 0;  // stage of the slice
+  uint32_t parity = 0;
+  for (int pass = 0; pass < span.passes; ++pass) {
+    const int unit = span.begin(pass);
+    const int units = span.begin(pass + 1) - unit;
+    const int tiles = p.silu ? 2 * units : units;
+    float acc[2][S::kBlocks][4] = {};
+    for (int box = slice; box < span.boxes; box += S::kSlices) {
+      const int stage = slice * p.depth + next;
+      barrier_wait(full + 8 * stage, parity);
+      const uint32_t x = ring + stage * stage_bytes;
+      BoxFragments<format, columns> fragments;
+      fragments.load(x, x + S::kXBytes, lane, row_group, tiles);
+      __syncwarp();
+      if (lane == 0) barrier_arrive(empty + 8 * stage);
+      multiply_box<format, columns>(acc, fragments, row_group, tiles);
+      if (++next == p.depth) {
+        next = 0;
+        parity ^= 1;
+      }
+    }
+
+    if (pass > 0) named_sync(1, S::kConsumers);  // the last pass's sums have been read
+    const int g = lane >> 2;
+    const int t = lane & 3;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int tile = row_group + 2 * i;
+      if (tile < tiles) {
+        float* to = partials + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
+#pragma unroll
+        for (int n = 0; n < S::kBlocks; ++n) {
+          *reinterpret_cast<float2*>(to + 8 * n) = make_float2(acc[i][n][0], acc[i][n][1]);
+          *reinterpret_cast<float2*>(to + 8 * columns + 8 * n) =
+              make_float2(acc[i][n][2], acc[i][n][3]);
+        }
+      }
+    }
+    named_sync(1, S::kConsumers);
+
+    const auto sum_slices = [&](int at) {
+      float sum = partials[at];
+#pragma unroll
+      for (int i = 1; i < S::kSlices; ++i) sum += partials[i * S::kPartialFloats + at];
+      return sum;
+    };
+    const int rows = 16 * units;
+    if constexpr (split > 1) {
+      // Rows in blocks of eight belong to the two ranks in turn: send the other's, then finish
+      // one's own, always adding rank 1's half of K to rank 0's.
+      if (pass > 0) barrier_wait_cluster(taken, (pass - 1) & 1);
+      for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
+        const int r = e % rows;
+        const int at = r * columns + e / rows;
+        if (((r >> 3) & 1) != rank) store_peer(peer + 4 * at, sum_slices(at));
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive_peer(peer_arrived);
+      barrier_wait_cluster(arrived, pass & 1);
+    }
+    if (pass == 0) wait_prerequisites();
+    for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
+      const int r = e % rows;
+      const int m = e / rows;
+      const int column = unit * 16 + r;
+      if (column >= (p.silu ? p.n / 2 : p.n)) continue;
+      if constexpr (split > 1) {
+        if (((r >> 3) & 1) != rank) continue;
+        const int at = r * columns + m;
+        const float own = sum_slices(at);
+        const float other = received[at];
+        finish_element<format>(p, rank == 0 ? own + other : other + own, 0.0f, m, column);
+      } else {
+        const int tile = p.silu ? 2 * (r / 16) : r / 16;
+        const int at = (tile * 16 + r % 16) * columns + m;
+        const float up = p.silu ? sum_slices(at + 16 * columns) : 0.0f;
+        finish_element<format>(p, sum_slices(at), up, m, column);
+      }
+    }
+    if constexpr (split > 1) {
+      __syncwarp();
+      if (lane == 0 && pass + 1 < span.passes) barrier_arrive_peer(peer_taken);
+    }
+  }
+}
+
+}  // namespace pelton::kernels::cuda
