@@ -50,12 +50,20 @@ inline constexpr uint32_t kTwoTo120 = 0x7b807b80u;
 inline constexpr uint32_t kTwoTo100 = 0x71807180u;
 inline constexpr float kTwoTo20 = 1048576.0f;
 
+// (a & mask) | bits in one instruction: written out, because two constants do not fit in one and
+// the compiler would split it.
+__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
+  return d;
+}
+
 // Pair `index` (0..3) of the eight 4-bit codes in a word, as bf16 1 + code / 16: exact. A pair lies
 // 4 * index bits above bits 3..6 and 19..22, the last one around the end of the word.
 template <int index>
 __device__ __forceinline__ uint32_t int4_pair(uint32_t word) {
   const uint32_t shifted = index == 0 ? word : __funnelshift_r(word, word, 4 * index);
-  return (shifted & 0x00780078u) | 0x3f803f80u;
+  return and_or(shifted, 0x00780078u, 0x3f803f80u);
 }
 // What a code of 8, whose value is 0, looks like.
 inline constexpr uint32_t kInt4Middle = 0x3fc03fc0u;  // 1.5

@@ -35,9 +35,12 @@ struct SmallMParams {
 // Shapes of one instantiation: `columns` = 8, 16 or 32 activation rows.
 template <SmallMWeight format, int columns>
 struct SmallMShape {
-  static constexpr int kTiles = 4;   // row tiles of a pass
-  static constexpr int kSlices = 4;  // warps that share K
-  static constexpr int kConsumers = 8 * 32;
+  static constexpr int kTiles = 4;                          // row tiles of a pass
+  static constexpr int kSlices = 4;                         // warps that share K
+  static constexpr int kRowGroups = columns == 16 ? 4 : 2;  // of warps, that share the tiles
+  static constexpr int kWarpTiles = kTiles / kRowGroups;
+  static constexpr int kConsumerWarps = kSlices * kRowGroups;
+  static constexpr int kConsumers = kConsumerWarps * 32;
   static constexpr int kThreads = kConsumers + kSlices * 32;  // and a producer warp a slice
   static constexpr int kBlocks = columns / 8;  // column blocks of the matrix instruction
   static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
@@ -69,50 +72,63 @@ struct SmallMShape {
   static_assert(depth(kTiles, kBudget) >= 2);
 };
 
-// What a warp takes from one box of K before it gives the stage back: tiles row_group + 2 i of W
-// and all of x.
+// Where lane 4 g + t begins to read in a stage. It takes 16 consecutive inputs of a box of 64, two
+// halves of 16 of a box of 128; of these, lanes t >= 2 take the second half first, which keeps
+// shared memory banks apart. The other 16-byte chunks it takes are at these addresses xor a
+// constant.
+template <SmallMWeight format, int columns>
+struct LaneOffsets {
+  using S = SmallMShape<format, columns>;
+  uint32_t x;
+  uint32_t w;
+  uint32_t scale;
+
+  __device__ __forceinline__ explicit LaneOffsets(int lane) {
+    const int g = lane >> 2;
+    const int t = lane & 3;
+    x = S::kIsBF16 ? swizzled(g, 2 * t)
+                   : (t >> 1) * S::kXBoxBytes + swizzled(g, (t & 1) * 4 + 2 * (t >> 1));
+    w = S::kIsInt4 ? lane * 16 : swizzled(g, 2 * t + (S::kIsBF16 ? 0 : t >> 1));
+    scale = 1024 + 2 * g;
+  }
+};
+
+// What a warp takes from one box of K before it gives the stage back: tiles
+// row_group + kRowGroups * i of W and all of x.
 template <SmallMWeight format, int columns>
 struct BoxFragments {
   using S = SmallMShape<format, columns>;
   static constexpr int kXLoads = 2 * S::kXBoxes;
   static constexpr int kWLoads = S::kIsInt4 ? 2 : 4;
   uint4 x[S::kBlocks][kXLoads];
-  uint4 w[2][kWLoads];
-  float scale[2][2];  // int4, of rows g and g + 8
+  uint4 w[S::kWarpTiles][kWLoads];
+  float scale[S::kWarpTiles][2];  // int4, of rows g and g + 8
 
-  // Lane 4 g + t takes 16 consecutive inputs of a box of 64, two halves of 16 of a box of 128; of
-  // these, lanes t >= 2 take the second half first, which keeps shared memory banks apart.
-  __device__ __forceinline__ void load(uint32_t x_at, uint32_t w_at, int lane, int row_group,
+  __device__ __forceinline__ void load(uint32_t x_at, uint32_t w_at,
+                                       const LaneOffsets<format, columns>& lane, int row_group,
                                        int tiles) {
-    const int g = lane >> 2;
-    const int t = lane & 3;
 #pragma unroll
     for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
       for (int i = 0; i < kXLoads; ++i) {
-        x[n][i] = S::kIsBF16
-                      ? load_shared_16(x_at + swizzled(8 * n + g, 2 * t + i))
-                      : load_shared_16(
-                            x_at + (t >> 1) * S::kXBoxBytes +
-                            swizzled(8 * n + g, (t & 1) * 4 + 2 * ((i >> 1) ^ (t >> 1)) + (i & 1)));
+        x[n][i] = load_shared_16(((x_at + lane.x) ^ (16 * i)) + 1024 * n);
       }
     }
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int tile = row_group + 2 * i;
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      const int tile = row_group + S::kRowGroups * i;
       if (tile >= tiles) break;
       const uint32_t base = w_at + tile * S::kTileBytes;
       if constexpr (S::kIsInt4) {
-        w[i][0] = load_shared_16(base + lane * 16);
-        w[i][1] = load_shared_16(base + 512 + lane * 16);
-        scale[i][0] = load_scale(base + 1024 + 2 * g);
-        scale[i][1] = load_scale(base + 1024 + 2 * (g + 8));
+        w[i][0] = load_shared_16(base + lane.w);
+        w[i][1] = load_shared_16(base + lane.w + 512);
+        scale[i][0] = load_scale(base + lane.scale);
+        scale[i][1] = load_scale(base + lane.scale + 16);
       } else {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int chunk = 2 * t + (S::kIsBF16 ? h : h ^ (t >> 1));
-          w[i][2 * h] = load_shared_16(base + swizzled(g, chunk));
-          w[i][2 * h + 1] = load_shared_16(base + swizzled(g + 8, chunk));
+          w[i][2 * h] = load_shared_16((base + lane.w) ^ (16 * h));
+          w[i][2 * h + 1] = load_shared_16(((base + lane.w) ^ (16 * h)) + 1024);
         }
       }
     }
@@ -130,17 +146,18 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// acc[i] += W(tile row_group + 2 i) x^T over the box.
+// acc[i] += W(tile row_group + kRowGroups * i) x^T over the box.
 template <SmallMWeight format, int columns>
-__device__ __forceinline__ void multiply_box(
-    float (&acc)[2][SmallMShape<format, columns>::kBlocks][4],
-    const BoxFragments<format, columns>& box, int row_group, int tiles) {
+__device__ __forceinline__ void multiply_box(float (&acc)[SmallMShape<format, columns>::kWarpTiles]
+                                                         [SmallMShape<format, columns>::kBlocks][4],
+                                             const BoxFragments<format, columns>& box,
+                                             int row_group, int tiles) {
   using S = SmallMShape<format, columns>;
   constexpr int kBlocks = S::kBlocks;
   if constexpr (S::kIsBF16) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (row_group + 2 * i >= tiles) break;
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      if (row_group + S::kRowGroups * i >= tiles) break;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const uint4 low = box.w[i][2 * h];
@@ -169,8 +186,8 @@ __device__ __forceinline__ void multiply_box(
       }
     }
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (row_group + 2 * i >= tiles) break;
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      if (row_group + S::kRowGroups * i >= tiles) break;
       float group[2][kBlocks][4] = {};
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -214,8 +231,8 @@ __device__ __forceinline__ void multiply_box(
         }
       }
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (row_group + 2 * i >= tiles) break;
+      for (int i = 0; i < S::kWarpTiles; ++i) {
+        if (row_group + S::kRowGroups * i >= tiles) break;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const uint32_t low = word_of(box.w[i][2 * h], j);
@@ -381,10 +398,10 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   if (threadIdx.x == 0) {
     for (int i = 0; i < stages; ++i) {
       barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, 2);  // both row groups of the K slice that owns the box
+      barrier_init(empty + 8 * i, S::kRowGroups);  // all of the slice that owns the box
     }
-    barrier_init(arrived, 8);
-    barrier_init(taken, 8);
+    barrier_init(arrived, S::kConsumerWarps);
+    barrier_init(taken, S::kConsumerWarps);
     barrier_init_fence();
   }
   if constexpr (split > 1) {
@@ -405,19 +422,20 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   const uint32_t peer_arrived = split > 1 ? peer_address(arrived, rank ^ 1) : 0;
   const uint32_t peer_taken = split > 1 ? peer_address(taken, rank ^ 1) : 0;
 
+  const LaneOffsets<format, columns> offsets(lane);
   int next = 0;  // stage of the slice
   uint32_t parity = 0;
   for (int pass = 0; pass < span.passes; ++pass) {
     const int unit = span.begin(pass);
     const int units = span.begin(pass + 1) - unit;
     const int tiles = p.silu ? 2 * units : units;
-    float acc[2][S::kBlocks][4] = {};
+    float acc[S::kWarpTiles][S::kBlocks][4] = {};
     for (int box = slice; box < span.boxes; box += S::kSlices) {
       const int stage = slice * p.depth + next;
       barrier_wait(full + 8 * stage, parity);
       const uint32_t x = ring + stage * stage_bytes;
       BoxFragments<format, columns> fragments;
-      fragments.load(x, x + S::kXBytes, lane, row_group, tiles);
+      fragments.load(x, x + S::kXBytes, offsets, row_group, tiles);
       __syncwarp();
       if (lane == 0) barrier_arrive(empty + 8 * stage);
       multiply_box<format, columns>(acc, fragments, row_group, tiles);
@@ -431,8 +449,8 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     const int g = lane >> 2;
     const int t = lane & 3;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int tile = row_group + 2 * i;
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      const int tile = row_group + S::kRowGroups * i;
       if (tile < tiles) {
         float* to = partials + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
 #pragma unroll
