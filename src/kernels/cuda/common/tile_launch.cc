@@ -33,7 +33,7 @@ cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map) {
   const CUresult result =
       encode(map, type, static_cast<cuuint32_t>(tile.dimensions), const_cast<void*>(tile.base),
              sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

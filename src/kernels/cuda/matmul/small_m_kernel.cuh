@@ -35,7 +35,8 @@ struct SmallMParams {
 // Shapes of one instantiation: `columns` = 8, 16 or 32 activation rows.
 template <SmallMWeight format, int columns>
 struct SmallMShape {
-  static constexpr int kTiles = 4;                          // row tiles of a pass
+  // Row tiles of a pass: with more columns, x weighs more and is worth sharing among more tiles.
+  static constexpr int kTiles = columns == 16 ? 8 : 4;
   static constexpr int kSlices = 4;                         // warps that share K
   static constexpr int kRowGroups = columns == 16 ? 4 : 2;  // of warps, that share the tiles
   static constexpr int kWarpTiles = kTiles / kRowGroups;
@@ -93,25 +94,23 @@ struct LaneOffsets {
   }
 };
 
-// What a warp takes from one box of K before it gives the stage back: tiles
-// row_group + kRowGroups * i of W and all of x.
+// Half of what a warp takes from one box of K: half of x, and of tiles row_group + kRowGroups * i.
 template <SmallMWeight format, int columns>
-struct BoxFragments {
+struct HalfBox {
   using S = SmallMShape<format, columns>;
-  static constexpr int kXLoads = 2 * S::kXBoxes;
-  static constexpr int kWLoads = S::kIsInt4 ? 2 : 4;
-  uint4 x[S::kBlocks][kXLoads];
-  uint4 w[S::kWarpTiles][kWLoads];
-  float scale[S::kWarpTiles][2];  // int4, of rows g and g + 8
+  static constexpr int kWLoads = S::kIsInt4 ? 1 : 2;
+  uint4 x[S::kBlocks][S::kXBoxes];
+  uint4 w[S::kWarpTiles][kWLoads];  // int4: of both rows; else of row g and of row g + 8
+  float scale[S::kWarpTiles][2];    // int4, of rows g and g + 8
 
-  __device__ __forceinline__ void load(uint32_t x_at, uint32_t w_at,
+  __device__ __forceinline__ void load(int h, uint32_t x_at, uint32_t w_at,
                                        const LaneOffsets<format, columns>& lane, int row_group,
                                        int tiles) {
 #pragma unroll
     for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
-      for (int i = 0; i < kXLoads; ++i) {
-        x[n][i] = load_shared_16(((x_at + lane.x) ^ (16 * i)) + 1024 * n);
+      for (int i = 0; i < S::kXBoxes; ++i) {
+        x[n][i] = load_shared_16(((x_at + lane.x) ^ (16 * (S::kXBoxes * h + i))) + 1024 * n);
       }
     }
 #pragma unroll
@@ -120,16 +119,14 @@ struct BoxFragments {
       if (tile >= tiles) break;
       const uint32_t base = w_at + tile * S::kTileBytes;
       if constexpr (S::kIsInt4) {
-        w[i][0] = load_shared_16(base + lane.w);
-        w[i][1] = load_shared_16(base + lane.w + 512);
-        scale[i][0] = load_scale(base + lane.scale);
-        scale[i][1] = load_scale(base + lane.scale + 16);
-      } else {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          w[i][2 * h] = load_shared_16((base + lane.w) ^ (16 * h));
-          w[i][2 * h + 1] = load_shared_16(((base + lane.w) ^ (16 * h)) + 1024);
+        w[i][0] = load_shared_16(base + lane.w + 512 * h);
+        if (h == 1) {
+          scale[i][0] = load_scale(base + lane.scale);
+          scale[i][1] = load_scale(base + lane.scale + 16);
         }
+      } else {
+        w[i][0] = load_shared_16((base + lane.w) ^ (16 * h));
+        w[i][1] = load_shared_16(((base + lane.w) ^ (16 * h)) + 1024);
       }
     }
   }
@@ -146,110 +143,166 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// acc[i] += W(tile row_group + kRowGroups * i) x^T over the box.
+// Sums of a warp: acc[i] of tile row_group + kRowGroups * i. Int4: `group` holds the first half of
+// a group of 128 until the second completes it.
 template <SmallMWeight format, int columns>
-__device__ __forceinline__ void multiply_box(float (&acc)[SmallMShape<format, columns>::kWarpTiles]
-                                                         [SmallMShape<format, columns>::kBlocks][4],
-                                             const BoxFragments<format, columns>& box,
-                                             int row_group, int tiles) {
+struct WarpSums {
   using S = SmallMShape<format, columns>;
-  constexpr int kBlocks = S::kBlocks;
-  if constexpr (S::kIsBF16) {
+  float acc[S::kWarpTiles][S::kBlocks][4];
+  float group[S::kIsInt4 ? S::kWarpTiles : 1][S::kBlocks][4];
+
+  __device__ __forceinline__ void add(int h, const HalfBox<format, columns>& half, int row_group,
+                                      int tiles) {
+    if constexpr (S::kIsBF16) {
+      add_bf16(half, row_group, tiles);
+    } else if constexpr (S::kIsInt4) {
+      add_int4(h, half, row_group, tiles);
+    } else {
+      add_fp8(half, row_group, tiles);
+    }
+  }
+
+  __device__ __forceinline__ void add(const HalfBox<format, columns>& first,
+                                      const HalfBox<format, columns>& second, int row_group,
+                                      int tiles) {
+    if constexpr (S::kIsInt4) {
+      add_int4(first, second, row_group, tiles);
+    } else {
+      add(0, first, row_group, tiles);
+      add(1, second, row_group, tiles);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void add_bf16(const HalfBox<format, columns>& half, int row_group,
+                                           int tiles) {
 #pragma unroll
     for (int i = 0; i < S::kWarpTiles; ++i) {
       if (row_group + S::kRowGroups * i >= tiles) break;
+      const uint4 low = half.w[i][0];
+      const uint4 high = half.w[i][1];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const uint4 low = box.w[i][2 * h];
-        const uint4 high = box.w[i][2 * h + 1];
-#pragma unroll
-        for (int n = 0; n < kBlocks; ++n) {
-          mma_bf16(acc[i][n], low.x, high.x, low.y, high.y, box.x[n][h].x, box.x[n][h].y);
-          mma_bf16(acc[i][n], low.z, high.z, low.w, high.w, box.x[n][h].z, box.x[n][h].w);
-        }
+      for (int n = 0; n < S::kBlocks; ++n) {
+        const uint4 x = half.x[n][0];
+        mma_bf16(acc[i][n], low.x, high.x, low.y, high.y, x.x, x.y);
+        mma_bf16(acc[i][n], low.z, high.z, low.w, high.w, x.z, x.w);
       }
     }
-  } else if constexpr (S::kIsInt4) {
-    // Codes enter as 1 + code / 16, so each group's sum holds 1.5 times the sum of its inputs too
-    // much: that is summed alongside and taken off.
-    float excess[2][kBlocks][4] = {};
+  }
+
+  // Codes enter as 1 + code / 16, so a sum holds 1.5 times the sum of its inputs too much: that is
+  // summed alongside and taken off.
+  using Blocks = float[S::kBlocks][4];
+  static __device__ __forceinline__ void sum_excess(Blocks& excess,
+                                                    const HalfBox<format, columns>& half) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
+    for (int j = 0; j < 4; ++j) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-#pragma unroll
-        for (int n = 0; n < kBlocks; ++n) {
-          const uint4 x = box.x[n][2 * h + j / 2];
-          mma_bf16(excess[h][n], kInt4Middle, kInt4Middle, kInt4Middle, kInt4Middle,
-                   word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
-        }
+      for (int n = 0; n < S::kBlocks; ++n) {
+        const uint4 x = half.x[n][j / 2];
+        mma_bf16(excess[n], kInt4Middle, kInt4Middle, kInt4Middle, kInt4Middle,
+                 word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
       }
     }
+  }
+  static __device__ __forceinline__ void sum_codes(Blocks& sum,
+                                                   const HalfBox<format, columns>& half, int i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t word = word_of(half.w[i][0], j);
+      const uint32_t a0 = int4_pair<0>(word);
+      const uint32_t a1 = int4_pair<1>(word);
+      const uint32_t a2 = int4_pair<2>(word);
+      const uint32_t a3 = int4_pair<3>(word);
+#pragma unroll
+      for (int n = 0; n < S::kBlocks; ++n) {
+        const uint4 x = half.x[n][j / 2];
+        mma_bf16(sum[n], a0, a1, a2, a3, word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_int4(int h, const HalfBox<format, columns>& half,
+                                           int row_group, int tiles) {
+    float excess[S::kBlocks][4] = {};
+    sum_excess(excess, half);
 #pragma unroll
     for (int i = 0; i < S::kWarpTiles; ++i) {
       if (row_group + S::kRowGroups * i >= tiles) break;
-      float group[2][kBlocks][4] = {};
+      float sum[S::kBlocks][4] = {};
+      sum_codes(sum, half, i);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const uint32_t word = word_of(box.w[i][h], j);
-          const uint32_t a0 = int4_pair<0>(word);
-          const uint32_t a1 = int4_pair<1>(word);
-          const uint32_t a2 = int4_pair<2>(word);
-          const uint32_t a3 = int4_pair<3>(word);
-#pragma unroll
-          for (int n = 0; n < kBlocks; ++n) {
-            const uint4 x = box.x[n][2 * h + j / 2];
-            mma_bf16(group[h][n], a0, a1, a2, a3, word_of(x, 2 * (j % 2)),
-                     word_of(x, 2 * (j % 2) + 1));
-          }
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kBlocks; ++n) {
+      for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float sum = (group[0][n][e] - excess[0][n][e]) + (group[1][n][e] - excess[1][n][e]);
-          acc[i][n][e] = fmaf(box.scale[i][e / 2], sum, acc[i][n][e]);
-        }
-      }
-    }
-  } else {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      uint32_t b[kBlocks][8];
-#pragma unroll
-      for (int n = 0; n < kBlocks; ++n) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {  // pairs (0, 2), (1, 3), as e4m3_even and e4m3_odd give them
-          const uint4 v = box.x[n][2 * h + c];
-          b[n][4 * c] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
-          b[n][4 * c + 1] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
-          b[n][4 * c + 2] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
-          b[n][4 * c + 3] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < S::kWarpTiles; ++i) {
-        if (row_group + S::kRowGroups * i >= tiles) break;
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const uint32_t low = word_of(box.w[i][2 * h], j);
-          const uint32_t high = word_of(box.w[i][2 * h + 1], j);
-          const uint32_t a0 = e4m3_even(low);
-          const uint32_t a1 = e4m3_even(high);
-          const uint32_t a2 = e4m3_odd(low);
-          const uint32_t a3 = e4m3_odd(high);
-#pragma unroll
-          for (int n = 0; n < kBlocks; ++n) {
-            mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][2 * j], b[n][2 * j + 1]);
+          const float part = sum[n][e] - excess[n][e];
+          if (h == 0) {
+            group[i][n][e] = part;
+          } else {
+            acc[i][n][e] = fmaf(half.scale[i][e / 2], group[i][n][e] + part, acc[i][n][e]);
           }
         }
       }
     }
   }
-}
+
+  // The same sums with more of them in flight.
+  __device__ __forceinline__ void add_int4(const HalfBox<format, columns>& first,
+                                           const HalfBox<format, columns>& second, int row_group,
+                                           int tiles) {
+    float excess[2][S::kBlocks][4] = {};
+    sum_excess(excess[0], first);
+    sum_excess(excess[1], second);
+#pragma unroll
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      if (row_group + S::kRowGroups * i >= tiles) break;
+      float sum[2][S::kBlocks][4] = {};
+      sum_codes(sum[0], first, i);
+      sum_codes(sum[1], second, i);
+#pragma unroll
+      for (int n = 0; n < S::kBlocks; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float whole = (sum[0][n][e] - excess[0][n][e]) + (sum[1][n][e] - excess[1][n][e]);
+          acc[i][n][e] = fmaf(second.scale[i][e / 2], whole, acc[i][n][e]);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void add_fp8(const HalfBox<format, columns>& half, int row_group,
+                                          int tiles) {
+    uint32_t b[S::kBlocks][8];
+#pragma unroll
+    for (int n = 0; n < S::kBlocks; ++n) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {  // pairs (0, 2), (1, 3), as e4m3_even and e4m3_odd give them
+        const uint4 v = half.x[n][c];
+        b[n][4 * c] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
+        b[n][4 * c + 1] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
+        b[n][4 * c + 2] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
+        b[n][4 * c + 3] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+      if (row_group + S::kRowGroups * i >= tiles) break;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const uint32_t low = word_of(half.w[i][0], j);
+        const uint32_t high = word_of(half.w[i][1], j);
+        const uint32_t a0 = e4m3_even(low);
+        const uint32_t a1 = e4m3_even(high);
+        const uint32_t a2 = e4m3_odd(low);
+        const uint32_t a3 = e4m3_odd(high);
+#pragma unroll
+        for (int n = 0; n < S::kBlocks; ++n) {
+          mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][2 * j], b[n][2 * j + 1]);
+        }
+      }
+    }
+  }
+};
 
 // What an output element becomes from its sums over K.
 template <SmallMWeight format>
@@ -429,16 +482,29 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     const int unit = span.begin(pass);
     const int units = span.begin(pass + 1) - unit;
     const int tiles = p.silu ? 2 * units : units;
-    float acc[S::kWarpTiles][S::kBlocks][4] = {};
+    WarpSums<format, columns> sums = {};
     for (int box = slice; box < span.boxes; box += S::kSlices) {
       const int stage = slice * p.depth + next;
       barrier_wait(full + 8 * stage, parity);
       const uint32_t x = ring + stage * stage_bytes;
-      BoxFragments<format, columns> fragments;
-      fragments.load(x, x + S::kXBytes, offsets, row_group, tiles);
-      __syncwarp();
-      if (lane == 0) barrier_arrive(empty + 8 * stage);
-      multiply_box<format, columns>(acc, fragments, row_group, tiles);
+      const uint32_t w = x + S::kXBytes;
+      const auto release = [&] {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(empty + 8 * stage);
+      };
+      HalfBox<format, columns> first;
+      HalfBox<format, columns> second;
+      first.load(0, x, w, offsets, row_group, tiles);
+      if constexpr (columns == 8) {  // registers suffice for both
+        second.load(1, x, w, offsets, row_group, tiles);
+        release();
+        sums.add(first, second, row_group, tiles);
+      } else {
+        sums.add(0, first, row_group, tiles);
+        second.load(1, x, w, offsets, row_group, tiles);
+        release();
+        sums.add(1, second, row_group, tiles);
+      }
       if (++next == p.depth) {
         next = 0;
         parity ^= 1;
@@ -455,9 +521,10 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         float* to = partials + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
 #pragma unroll
         for (int n = 0; n < S::kBlocks; ++n) {
-          *reinterpret_cast<float2*>(to + 8 * n) = make_float2(acc[i][n][0], acc[i][n][1]);
+          *reinterpret_cast<float2*>(to + 8 * n) =
+              make_float2(sums.acc[i][n][0], sums.acc[i][n][1]);
           *reinterpret_cast<float2*>(to + 8 * columns + 8 * n) =
-              make_float2(acc[i][n][2], acc[i][n][3]);
+              make_float2(sums.acc[i][n][2], sums.acc[i][n][3]);
         }
       }
     }
