@@ -6,7 +6,8 @@ out=${1:-$root/build/cuda_runner}
 mkdir -p "$out"
 flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$root/bench/cuda"
        -Werror all-warnings -Xcompiler -Wall,-Wextra)
-sources=("$root"/src/kernels/cuda/*/*.c[cu] "$root"/bench/cuda/*.c[cu])
+sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{matmul,attention}/*.c[cu]
+         "$root"/bench/cuda/*.c[cu])
 printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
   source=$1; out=$2; shift 2
   nvcc "$@" -c "$source" -o "$out/$(basename "$source").o"' sh {} "$out" "${flags[@]}"
