@@ -15,6 +15,7 @@
 #include "cli/inspect.h"
 #include "cli/plan.h"
 #include "cli/run.h"
+#include "cli/serve.h"
 #include "cli/tokenize.h"
 
 namespace pelton::cli {
@@ -256,6 +257,59 @@ Command add_plan(CLI::App& program) {
   return {app, [options] { return run_plan(*options); }};
 }
 
+// What vLLM's start lines hold and needs nothing here.
+void add_vllm_options(CLI::App* app, ServeOptions* options) {
+  app->add_option("--tensor-parallel-size", options->tensor_parallel_size, "1");
+  app->add_option("--dtype", options->dtype, "as the weights are; read and left alone");
+  app->add_option("--gpu-memory-utilization", options->gpu_memory_utilization,
+                  "of no meaning on a CPU: see --memory");
+  app->add_flag("--enforce-eager", options->enforce_eager, "always so on a CPU");
+  app->add_flag("--disable-log-requests", options->disable_log_requests,
+                "always so: requests are not logged");
+}
+
+Command add_serve(CLI::App& program) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* app = program.add_subcommand("serve", "the OpenAI API over HTTP");
+  app->footer(
+      "Examples:\n"
+      "  pelton serve model.gguf\n"
+      "  pelton serve model.gguf --port 8080 --max-num-seqs 32 --served-model-name small\n"
+      "  pelton serve model.gguf --api-key-file keys.txt");
+  add_common(app, &options->common);
+  app->add_option("--host", options->host, "address to listen on")->capture_default_str();
+  app->add_option("--port", options->port, "0 = any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  app->add_option("--served-model-name", options->served_model_name,
+                  "names that requests may ask for; the model's own otherwise");
+  app->add_option("--api-key-file", options->api_key_file,
+                  "keys that may call: one a line, after it a weight if wanted");
+  app->add_option("--allowed-hosts", options->allowed_hosts,
+                  "names in Host headers beside loopback ones; * = any");
+  app->add_option("--allowed-origins", options->allowed_origins,
+                  "web pages that may call, e.g. https://chat.example; * = any");
+  app->add_option("--batching", options->batching, "continuous or static")->capture_default_str();
+  app->add_option("--max-queue", options->max_queue, "requests that may wait; beyond: 429")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--queue-timeout", options->queue_timeout, "seconds of waiting; beyond: 503")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app->add_option("--drain-timeout", options->drain_timeout,
+                  "seconds that requests have to end after SIGTERM")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app->add_option("--max-connections", options->max_connections, "open connections")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_option("--http-workers", options->http_workers, "threads for JSON and tokenizing")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  add_vllm_options(app, options.get());
+  return {app, [options] { return run_serve(*options, kVersion); }};
+}
+
 int fail(const Status& status) {
   print_error(status.to_string());
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
@@ -267,9 +321,9 @@ int run_program(int argc, char** argv) {
   program.set_config("--config", "", "options from a TOML or INI file");
   program.require_subcommand(1);
   const auto differs = std::make_shared<bool>(false);
-  const std::vector<Command> commands = {add_run(program),     add_tokenize(program),
-                                         add_inspect(program), add_eval(program, differs),
-                                         add_bench(program),   add_plan(program)};
+  const std::vector<Command> commands = {
+      add_run(program),   add_tokenize(program), add_inspect(program), add_eval(program, differs),
+      add_bench(program), add_plan(program),     add_serve(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -6,16 +6,8 @@
 #include <fstream>
 
 namespace pelton::cli {
-namespace {
-
-struct Bytes {
-  size_t total = 0;
-  size_t available = 0;
-};
-
-// Memory of this machine, or of the control group where that is less.
-Bytes machine_memory() {
-  Bytes bytes;
+MachineMemory machine_memory() {
+  MachineMemory bytes;
   std::ifstream meminfo("/proc/meminfo");
   std::string key;
   size_t kib = 0;
@@ -34,8 +26,6 @@ Bytes machine_memory() {
   return bytes;
 }
 
-}  // namespace
-
 Status run_plan(const PlanOptions& options) {
   auto engine_opts = engine_options(options.common);
   if (!engine_opts.ok()) return engine_opts.status();
@@ -44,7 +34,7 @@ Status run_plan(const PlanOptions& options) {
   auto planned = engine::plan_memory(**files, &*engine_opts);
   if (!planned.ok()) return planned.status();
   const runtime::MemoryPlan& plan = *planned;
-  const Bytes memory = machine_memory();
+  const MachineMemory memory = machine_memory();
   const bool fits = plan.anonymous() <= memory.available;
   const int64_t tokens = plan.kv_tokens();
   const int64_t contexts = tokens / std::max<int64_t>(1, engine_opts->max_model_len);

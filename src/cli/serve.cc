@@ -1,0 +1,89 @@
+#include "cli/serve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/file.h"
+#include "cli/plan.h"
+#include "server/service.h"
+
+namespace pelton::cli {
+namespace {
+
+constexpr uint64_t kMaxKeyFile = 1u << 20;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+void log_line(const std::string& line) {
+  std::fprintf(stderr, "pelton: %s\n", printable(line).c_str());
+}
+
+// The model's whole context, and no more memory than the machine has left.
+Result<engine::EngineOptions> serving_options(const ServeOptions& options,
+                                              const engine::ModelFiles& files) {
+  auto engine = engine_options(options.common);
+  if (!engine.ok()) return engine.status();
+  if (options.batching != "continuous" && options.batching != "static")
+    return invalid_argument("--batching: '" + options.batching + "' is not continuous or static");
+  if (options.tensor_parallel_size != 1)
+    return unsupported("--tensor-parallel-size: this build runs on one device");
+  engine->static_batching = options.batching == "static";
+  engine->max_waiting = std::max(engine->max_waiting, options.max_queue);
+  if (options.common.max_model_len == 0)
+    engine->max_model_len = files.config().max_position_embeddings;
+  if (options.common.memory.empty()) engine->memory_limit = machine_memory().available / 10 * 9;
+  return engine;
+}
+
+Result<server::ServiceOptions> service_options(const ServeOptions& options, const char* version) {
+  server::ServiceOptions service;
+  service.http.host = options.host;
+  service.http.port = static_cast<uint16_t>(options.port);
+  service.http.limits.connections = options.max_connections;
+  service.served_names = options.served_model_name;
+  service.allowed_hosts = options.allowed_hosts;
+  service.allowed_origins = options.allowed_origins;
+  service.max_queue = options.max_queue;
+  service.queue_wait = milliseconds(options.queue_timeout);
+  service.drain_timeout = milliseconds(options.drain_timeout);
+  service.workers = options.http_workers;
+  service.version = version;
+  service.log = log_line;
+  if (options.api_key_file.empty()) return service;
+  auto text = read_file(options.api_key_file, kMaxKeyFile);
+  if (!text.ok()) return text.status();
+  auto keys = server::KeyRing::parse(*text);
+  if (!keys.ok()) return keys.status().with_context(options.api_key_file);
+  service.keys = std::move(keys).value();
+  return service;
+}
+
+}  // namespace
+
+Status run_serve(const ServeOptions& options, const char* version) {
+  auto service_opts = service_options(options, version);
+  if (!service_opts.ok()) return service_opts.status();
+  auto files = open_files(options.common);
+  if (!files.ok()) return files.status();
+  auto engine_opts = serving_options(options, **files);
+  if (!engine_opts.ok()) return engine_opts.status();
+  auto engine = engine::Engine::load(std::move(files).value(), *engine_opts);
+  if (!engine.ok()) return engine.status();
+  for (const std::string& warning : (*engine)->warnings()) print_error("warning: " + warning);
+  // Room for a whole context, eight bytes a token four times over.
+  auto& body = service_opts->http.limits.body_bytes;
+  body = std::max(body, size_t{32} * static_cast<size_t>((*engine)->options().max_model_len));
+  auto service = server::Service::create(**engine, std::move(service_opts).value());
+  if (!service.ok()) return service.status();
+  log_line(fmt::format("{} on http://{}:{}/v1, context {}, {} at once",
+                       (*engine)->files().display_name(), options.host, (*service)->port(),
+                       (*engine)->options().max_model_len, (*engine)->options().max_num_seqs));
+  return (*service)->run();
+}
+
+}  // namespace pelton::cli

@@ -1,0 +1,35 @@
+// pelton serve: the OpenAI API over HTTP.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/common.h"
+
+namespace pelton::cli {
+
+struct ServeOptions {
+  CommonOptions common;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::vector<std::string> served_model_name;
+  std::string api_key_file;
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> allowed_origins;
+  std::string batching = "continuous";  // or static
+  int max_queue = 256;
+  double queue_timeout = 60;  // seconds
+  double drain_timeout = 30;  // seconds
+  int max_connections = 4096;
+  int http_workers = 2;
+  // Accepted as vLLM spells them, where they mean what is so here anyway.
+  int tensor_parallel_size = 1;
+  std::string dtype = "auto";
+  bool enforce_eager = false;
+  double gpu_memory_utilization = 0.9;
+  bool disable_log_requests = false;
+};
+
+Status run_serve(const ServeOptions& options, const char* version);
+
+}  // namespace pelton::cli

@@ -1,0 +1,52 @@
+// The thread that steps the engine. Requests come from any thread; between requests it sleeps.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "engine/engine.h"
+
+namespace pelton::server {
+
+class EngineLoop {
+ public:
+  // `on_damage` is called once, on the engine's thread, when the engine can no longer step:
+  // requests that are open then get no more events.
+  EngineLoop(engine::Engine& engine, std::function<void()> on_damage);
+  ~EngineLoop();  // stops
+  EngineLoop(const EngineLoop&) = delete;
+  EngineLoop& operator=(const EngineLoop&) = delete;
+
+  // As Engine's; `sink` runs on the engine's thread and must be quick.
+  Result<RequestId> submit(Request request, engine::Engine::EventSink sink);
+  void cancel(RequestId id);
+  void stop();
+
+  // True while the engine is whole and no step has been running for longer than `limit`.
+  bool making_progress(std::chrono::milliseconds limit) const;
+  engine::Engine& engine() { return engine_; }
+  // Seconds spent inside steps so far: with wall time, the engine's utilisation.
+  double busy_seconds() const;
+
+ private:
+  void run();
+  void step_until_idle();
+  void notify();
+
+  engine::Engine& engine_;
+  std::function<void()> on_damage_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool work_ = false;
+  bool stop_ = false;
+  std::atomic<bool> damaged_{false};
+  std::atomic<int64_t> step_started_ns_{0};  // of the monotonic clock; 0 = none runs
+  std::atomic<int64_t> busy_ns_{0};
+  std::thread thread_;
+};
+
+}  // namespace pelton::server

@@ -1,0 +1,201 @@
+#include "server/fields.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/utf8.h"
+
+namespace pelton::server {
+namespace {
+
+std::optional<ApiError> chat(const std::string& body, ApiRequest* out = nullptr) {
+  ApiRequest request;
+  auto error = read_fields(body, chat_fields(), &request);
+  if (out != nullptr) *out = std::move(request);
+  return error;
+}
+
+std::optional<ApiError> with(const std::string& more) {
+  return chat(R"({"messages":[{"role":"user","content":"hi"}],)" + more + "}");
+}
+
+std::string long_list(size_t count, const std::string& item) {
+  std::string out = "[";
+  for (size_t i = 0; i < count; ++i) out += (i > 0 ? "," : "") + item;
+  return out + "]";
+}
+
+TEST(Fields, ReadsAConversation) {
+  ApiRequest request;
+  const auto error = chat(
+      R"({"model":"m","messages":[{"role":"developer","content":[{"type":"text","text":"a"},
+          {"type":"text","text":"b"}]},{"role":"user","content":"é","name":"x"}],
+          "temperature":0.5,"top_k":7,"min_p":0.1,"n":2,"seed":18446744073709551615,"stop":["x","yy"],
+          "logit_bias":{"5":-100,"7":1.5},"stream":true,"stream_options":{"include_usage":true},
+          "max_completion_tokens":9,"max_tokens":null,"logprobs":true,"top_logprobs":3,"user":"u"})",
+      &request);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(request.messages.dump(),
+            R"([{"role":"system","content":"a\nb"},{"role":"user","content":"é","name":"x"}])");
+  EXPECT_FLOAT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.sampling.top_k, 7);
+  EXPECT_EQ(request.sampling.n, 2);
+  EXPECT_EQ(request.sampling.seed, 18446744073709551615ull);
+  EXPECT_THAT(request.sampling.stop, testing::ElementsAre("x", "yy"));
+  EXPECT_THAT(request.sampling.logit_bias,
+              testing::ElementsAre(testing::Pair(5, -100.0f), testing::Pair(7, 1.5f)));
+  EXPECT_TRUE(request.stream && request.include_usage && request.want_logprobs);
+  EXPECT_EQ(request.max_completion_tokens, 9);
+  EXPECT_FALSE(request.max_tokens);
+}
+
+TEST(Fields, PromptsComeInFourForms) {
+  const auto prompts = [](const std::string& prompt) {
+    ApiRequest request;
+    const auto error = read_fields(R"({"prompt":)" + prompt + "}", completion_fields(), &request);
+    return error ? -1 : static_cast<int>(request.prompts.size());
+  };
+  EXPECT_EQ(prompts(R"("a")"), 1);
+  EXPECT_EQ(prompts(R"(["a","b"])"), 2);
+  EXPECT_EQ(prompts("[1,2,3]"), 1);
+  EXPECT_EQ(prompts("[[1],[2,3]]"), 2);
+  for (const char* bad : {"[]", "[[]]", "5", "[1,\"a\"]", "[\"a\",1]", "[-1]", "[1.5]", "{}",
+                          "[99999999999]", "[[\"a\"]]", "true"})
+    EXPECT_EQ(prompts(bad), -1) << bad;
+  EXPECT_EQ(prompts(long_list(128, "\"a\"")), 128);
+  EXPECT_EQ(prompts(long_list(129, "\"a\"")), -1);
+}
+
+struct Refusal {
+  std::string body;
+  const char* param;
+};
+
+TEST(Fields, NamesTheFieldThatIsWrong) {
+  const std::vector<Refusal> cases = {
+      {R"("temperature":-0.1)", "temperature"},
+      {R"("temperature":"1")", "temperature"},
+      {R"("temperature":true)", "temperature"},
+      {R"("top_p":0)", "top_p"},
+      {R"("top_p":1.0001)", "top_p"},
+      {R"("top_k":-2)", "top_k"},
+      {R"("top_k":1.5)", "top_k"},
+      {R"("top_k":99999999999)", "top_k"},
+      {R"("top_k":18446744073709551615)", "top_k"},
+      {R"("n":0)", "n"},
+      {R"("n":17)", "n"},
+      {R"("n":1e300)", "n"},
+      {R"("max_tokens":-1)", "max_tokens"},
+      {R"("max_tokens":2147483648)", "max_tokens"},
+      {R"("max_tokens":"5")", "max_tokens"},
+      {R"("stream":"yes")", "stream"},
+      {R"("stream":1)", "stream"},
+      {R"("stop":5)", "stop"},
+      {R"("stop":"")", "stop"},
+      {R"("stop":["a",""])", "stop[1]"},
+      {R"("stop":[5])", "stop[0]"},
+      {R"("stop":)" + long_list(17, "\"a\""), "stop"},
+      {R"("stop":")" + std::string(257, 'a') + "\"", "stop"},
+      {R"("logit_bias":{"x":1})", "logit_bias"},
+      {R"("logit_bias":{"-1":1})", "logit_bias"},
+      {R"("logit_bias":{"1":101})", "logit_bias"},
+      {R"("logit_bias":{"1":"1"})", "logit_bias"},
+      {R"("logit_bias":[1])", "logit_bias"},
+      {R"("seed":1.5)", "seed"},
+      {R"("seed":"1")", "seed"},
+      {R"("top_logprobs":21)", "top_logprobs"},
+      {R"("logprobs":3)", "logprobs"},
+      {R"("stream_options":{"include_usage":1})", "stream_options"},
+      {R"("stream_options":{"x":true})", "stream_options"},
+      {R"("response_format":{"type":"json_object"})", "response_format"},
+      {R"("response_format":"text")", "response_format"},
+      {R"("tools":[{"type":"function"}])", "tools"},
+      {R"("functions":[{}])", "functions"},
+      {R"("function_call":"auto")", "function_call"},
+      {R"("chat_template":"x")", "chat_template"},
+      {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
+      {R"("guided_json":{"a":1})", "guided_json"},
+      {R"("modalities":["audio"])", "modalities"},
+      {R"("unheard_of":1)", "unheard_of"},
+      {R"("unheard_of":null)", "unheard_of"},
+      {R"("timeout":0)", "timeout"},
+      {R"("priority":1001)", "priority"},
+      {R"("cache_salt":")" + std::string(257, 'a') + "\"", "cache_salt"},
+  };
+  for (const Refusal& c : cases) {
+    const auto error = with(c.body);
+    ASSERT_TRUE(error) << c.body;
+    EXPECT_EQ(error->status, 400) << c.body;
+    EXPECT_EQ(error->param, c.param) << c.body;
+  }
+}
+
+TEST(Fields, EdgesAreInside) {
+  for (const char* good :
+       {R"("temperature":0)", R"("n":16)", R"("top_k":3.0)", R"("top_logprobs":20)",
+        R"("max_tokens":0)", R"("max_tokens":2147483647)", R"("tools":[])", R"("seed":-1)",
+        R"("store":false)", R"("response_format":{"type":"text"})", R"("tools":null)",
+        R"("stop":null)", R"("logit_bias":{})", R"("stream_options":{})"}) {
+    const auto error = with(good);
+    EXPECT_FALSE(error) << good << ": " << error->message;
+  }
+  EXPECT_FALSE(with(R"("stop":)" + long_list(16, "\"a\"")));
+  EXPECT_FALSE(with(R"("stop":")" + std::string(256, 'a') + "\""));
+}
+
+TEST(Fields, RefusesBodiesThatAreNoObject) {
+  for (const std::string body :
+       {"", "[]", "null", "5", "{", R"({"messages":1,})", R"({"messages":[],"messages":[]})",
+        "\xEF\xBB\xBF{}", "{\"user\":\"\xC0\x80\"}", "{\"user\":\"\xED\xA0\x80\"}",
+        "{\"user\":\"\xB0\xA1\"}", R"({"seed":1e999})", R"({"temperature":NaN})"}) {
+    const auto error = chat(body);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->status, 400);
+    EXPECT_TRUE(is_valid_utf8(error->json()));
+  }
+  const auto deep = chat(std::string(100'000, '[') + std::string(100'000, ']'));
+  ASSERT_TRUE(deep);
+  EXPECT_EQ(deep->status, 400);
+}
+
+TEST(Fields, RefusesBrokenConversations) {
+  for (const char* messages :
+       {"null", "[]", "{}", "\"hi\"", "[5]", "[{}]", R"([{"role":"user"}])",
+        R"([{"role":"user","content":null}])", R"([{"role":"user","content":[]}])",
+        R"([{"role":"user","content":5}])", R"([{"role":"root","content":"x"}])",
+        R"([{"role":5,"content":"x"}])", R"([{"content":"x"}])",
+        R"([{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}])",
+        R"([{"role":"user","content":[{"type":"text"}]}])",
+        R"([{"role":"user","content":"x","extra":1}])",
+        R"([{"role":"user","content":"x","name":5}])",
+        R"([{"role":"assistant","tool_calls":[{}]}])",
+        R"([{"role":"assistant","tool_calls":{"a":1}}])"}) {
+    const auto error = chat(std::string(R"({"messages":)") + messages + "}");
+    ASSERT_TRUE(error) << messages;
+    EXPECT_EQ(error->param, "messages") << messages;
+  }
+  EXPECT_FALSE(chat(R"({"messages":[{"role":"user","content":""}]})"));
+  EXPECT_FALSE(chat(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function",
+          "function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"}]})"));
+}
+
+TEST(Openapi, IsJsonAndHoldsEveryField) {
+  const auto document = OrderedJson::parse(openapi_document("1.2.3"));
+  EXPECT_EQ(document["info"]["version"], "1.2.3");
+  for (const Route& route : routes()) {
+    const auto& path = document["paths"].at(std::string(route.path));
+    const auto& operation = path.at(route.method == "GET" ? "get" : "post");
+    EXPECT_TRUE(operation["responses"].contains("200"));
+    if (route.fields.empty()) continue;
+    const auto& schema = operation["requestBody"]["content"]["application/json"]["schema"];
+    EXPECT_EQ(schema["properties"].size(), route.fields.size());
+    for (const Field& field : route.fields)
+      EXPECT_TRUE(schema["properties"].contains(std::string(field.name))) << field.name;
+  }
+}
+
+}  // namespace
+}  // namespace pelton::server

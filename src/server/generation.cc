@@ -1,0 +1,258 @@
+#include "server/generation.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "server/json_writer.h"
+
+namespace pelton::server {
+
+Generation::Generation(GenerationHost& host, std::shared_ptr<HttpExchange> exchange,
+                       GenerationPlan plan)
+    : host_(host),
+      exchange_(std::move(exchange)),
+      plan_(std::move(plan)),
+      n_(plan_.requests.front().sampling.n) {
+  const size_t choices = plan_.requests.size() * static_cast<size_t>(n_);
+  choices_.resize(choices);
+  last_seen_.resize(choices);
+  open_ = static_cast<int32_t>(choices);
+  for (const Request& request : plan_.requests)
+    usage_.prompt_tokens += static_cast<int64_t>(request.prompt_ids.size());
+  times_.tokenized = since_arrival();
+}
+
+double Generation::since_arrival() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - plan_.arrival).count();
+}
+
+Admission::Entry Generation::entry() const {
+  return {.ticket = plan_.ticket,
+          .tenant = plan_.tenant,
+          .priority = plan_.requests.front().priority,
+          .sequences = static_cast<int>(choices_.size()),
+          .prompt_tokens = usage_.prompt_tokens};
+}
+
+void Generation::launch() {
+  bool stopped = false;
+  {
+    const std::lock_guard lock(mutex_);
+    launched_ = true;
+    times_.admitted = since_arrival();
+    stopped = stopped_;
+  }
+  std::optional<ApiError> refusal;
+  for (size_t i = 0; i < plan_.requests.size() && !stopped; ++i) {
+    auto id = host_.loop().submit(
+        std::move(plan_.requests[i]),
+        [self = shared_from_this(), i](const TokenEvent& event) { self->on_event(i, event); });
+    const std::lock_guard lock(mutex_);
+    stopped = stopped_;
+    if (id.ok()) {
+      ids_.push_back(*id);
+      if (stopped) host_.loop().cancel(*id);
+      continue;
+    }
+    refusal = from_status(id.status(), plan_.param);
+    break;
+  }
+  if (!stopped && !refusal) return;
+  // What was not submitted will have no events.
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (refusal && !error_) error_ = refusal;
+  open_ -= static_cast<int32_t>(plan_.requests.size() - ids_.size()) * n_;
+  for (const RequestId id : ids_) host_.loop().cancel(id);
+  if (open_ == 0) conclude();
+}
+
+void Generation::stop(std::optional<ApiError> error) {
+  std::vector<RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    if (done_) return;
+    stopped_ = true;
+    if (error && !error_) error_ = std::move(error);
+    if (launched_) ids = ids_;
+  }
+  for (const RequestId id : ids) host_.loop().cancel(id);
+  // When it waits no more, launch() finds it stopped.
+  if (!host_.abandon(*this)) return;
+  const std::lock_guard lock(mutex_);
+  open_ = 0;
+  conclude();
+}
+
+void Generation::fail_hard(const ApiError& error) {
+  host_.abandon(*this);
+  const std::lock_guard lock(mutex_);
+  if (done_) return;
+  stopped_ = true;
+  if (!error_) error_ = error;
+  open_ = 0;
+  conclude();
+}
+
+void Generation::check_deadline(std::chrono::steady_clock::time_point now) {
+  if (plan_.timeout_s <= 0) return;
+  if (std::chrono::duration<double>(now - plan_.arrival).count() < plan_.timeout_s) return;
+  ApiError error = http_error(504, "the request's timeout passed");
+  error.param = "timeout";
+  stop(std::move(error));
+}
+
+// The border between one request and the engine: want of memory ends the request alone.
+void Generation::on_event(size_t prompt, const TokenEvent& event) {
+  try {
+    if (take_event(prompt, event)) stop(std::nullopt);
+  } catch (const std::bad_alloc&) {
+    lost_event();
+    stop(std::nullopt);
+  }
+}
+
+void Generation::lost_event() {
+  const std::lock_guard lock(mutex_);
+  open_ = 0;
+  if (!error_) error_.emplace().status = 503;
+  if (!done_) conclude();
+}
+
+// True when the rest of the request is to be cancelled.
+bool Generation::take_event(size_t prompt, const TokenEvent& event) {
+  const std::lock_guard lock(mutex_);
+  if (done_ || open_ == 0) return false;
+  const auto choice = static_cast<int32_t>(prompt) * n_ + event.index;
+  const double now = since_arrival();
+  if (!event.tokens.empty()) {
+    double& last = last_seen_[static_cast<size_t>(choice)];
+    if (last > 0) host_.metrics().inter_token(now - last);
+    if (times_.first_token == 0) times_.first_token = now;
+    last = now;
+  }
+  bool cancel_rest = false;
+  if (event.finish != FinishReason::kNone) {
+    --open_;
+    usage_.completion_tokens += event.usage.completion_tokens;
+    if (event.index == 0) usage_.cached_tokens += event.usage.cached_tokens;
+    if (event.finish == FinishReason::kLength) how_ = RequestEnd::kLength;
+    if (event.finish == FinishReason::kError) {
+      cancel_rest = true;
+      if (!error_) error_ = from_status(event.error, plan_.param);
+    }
+  }
+  if (plan_.stream) {
+    inbox_.push_back({choice, event});
+  } else {
+    Choice& c = choices_[static_cast<size_t>(choice)];
+    c.text += event.text;
+    c.logprobs.insert(c.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+    if (!event.prompt_logprobs.empty()) c.prompt_logprobs = event.prompt_logprobs;
+    if (event.finish != FinishReason::kNone) c.finish = event.finish;
+  }
+  if (open_ == 0) {
+    conclude();
+  } else if (plan_.stream) {
+    schedule();
+  }
+  return cancel_rest && open_ > 0;
+}
+
+// Under the lock. All choices have ended.
+void Generation::conclude() {
+  if (done_) return;
+  done_ = true;
+  times_.ended = since_arrival();
+  if (error_) {
+    const bool refused = error_->status != 500;
+    how_ = refused ? RequestEnd::kRefused : RequestEnd::kFailed;
+  } else if (stopped_) {
+    how_ = RequestEnd::kCancelled;
+  }
+  if (plan_.stream) {
+    schedule();
+  } else {
+    host_.workers().post([self = shared_from_this()] { self->answer_whole(); });
+  }
+}
+
+// Under the lock.
+void Generation::schedule() {
+  if (scheduled_) return;
+  scheduled_ = true;
+  exchange_->post([self = shared_from_this()] { self->drain(); });
+}
+
+void Generation::respond(HttpResponse response) {
+  host_.metrics().response(response.status);
+  response.headers.insert(response.headers.end(), plan_.headers.begin(), plan_.headers.end());
+  exchange_->respond(std::move(response));
+}
+
+void Generation::answer_whole() {
+  if (error_) {
+    respond(error_->response());
+  } else if (!stopped_) {
+    respond({.body = plan_.format->whole(choices_, usage_, timings())});
+  }
+  host_.ended(*this);
+}
+
+void Generation::drain() {
+  std::vector<Item> items;
+  bool done = false;
+  std::optional<ApiError> error;
+  bool stopped = false;
+  {
+    const std::lock_guard lock(mutex_);
+    scheduled_ = false;
+    items.swap(inbox_);
+    done = done_;
+    stopped = stopped_;
+    if (done) error = error_;
+  }
+  std::string out;
+  if (!begun_ && error) {
+    respond(error->response());
+    return host_.ended(*this);
+  }
+  if (!begun_ && !items.empty() && !stopped) {
+    begun_ = true;
+    HttpResponse head{.content_type = "text/event-stream; charset=utf-8", .headers = plan_.headers};
+    head.headers.push_back({"Cache-Control", "no-cache"});
+    host_.metrics().response(200);
+    exchange_->begin_stream(std::move(head));
+    plan_.format->begin(&out);
+  }
+  for (Item& item : items) {
+    // How a choice that was cut short ends is told once, by the error.
+    if (item.event.finish == FinishReason::kCancelled || item.event.finish == FinishReason::kError)
+      item.event.finish = FinishReason::kNone;
+    if (begun_) plan_.format->delta(item.choice, item.event, &out);
+  }
+  if (done && begun_) {
+    error ? plan_.format->failed(*error, &out)
+          : plan_.format->end(usage_, plan_.timings ? timings() : std::string(), &out);
+  }
+  exchange_->write(out);
+  if (!done) return;
+  exchange_->end_stream();
+  host_.ended(*this);
+}
+
+std::string Generation::timings() const {
+  if (!plan_.timings) return {};
+  const double first = times_.first_token > 0 ? times_.first_token : times_.ended;
+  JsonWriter json;
+  json.begin_object();
+  json.key("tokenize_ms").number(1e3 * times_.tokenized);
+  json.key("queue_ms").number(1e3 * (times_.admitted - times_.tokenized));
+  json.key("prefill_ms").number(1e3 * (first - times_.admitted));
+  json.key("decode_ms").number(1e3 * (times_.ended - first));
+  json.end_object();
+  return json.take();
+}
+
+}  // namespace pelton::server

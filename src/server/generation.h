@@ -1,0 +1,113 @@
+// One request for text on its way: waits for admission, runs as one engine request a prompt, turns
+// events into an answer. It ends exactly once, however it ends.
+//
+// Threads: events come on the engine's thread; streams are formatted on the I/O thread, whole
+// answers on a worker; stop() may come from anywhere.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/admission.h"
+#include "server/answer_format.h"
+#include "server/engine_loop.h"
+#include "server/http_server.h"
+#include "server/metrics.h"
+#include "server/worker_pool.h"
+
+namespace pelton::server {
+
+class Generation;
+
+// What a generation needs of the server around it.
+class GenerationHost {
+ public:
+  virtual ~GenerationHost() = default;
+  virtual EngineLoop& loop() = 0;
+  virtual WorkerPool& workers() = 0;
+  virtual Metrics& metrics() = 0;
+  // Takes it out of the queue; false when it is not, or no longer, there.
+  virtual bool abandon(Generation& generation) = 0;
+  // It is over; its answer is on its way.
+  virtual void ended(Generation& generation) = 0;
+};
+
+struct GenerationPlan {
+  Admission::Ticket ticket = 0;
+  int tenant = 0;
+  std::vector<Request> requests;  // one a prompt; all with the same `n`
+  std::unique_ptr<AnswerFormat> format;
+  std::vector<HttpHeader> headers;  // of the answer
+  bool stream = false;
+  bool timings = false;
+  std::string param;     // the field that holds the prompt
+  double timeout_s = 0;  // from `arrival`; 0 = none
+  std::chrono::steady_clock::time_point arrival;
+};
+
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(GenerationHost& host, std::shared_ptr<HttpExchange> exchange, GenerationPlan plan);
+
+  Admission::Entry entry() const;
+  // Admitted: hands its requests to the engine.
+  void launch();
+  // Ends it early with this answer; without one nobody listens any more.
+  void stop(std::optional<ApiError> error);
+  // As stop(), when the engine will give no more events.
+  void fail_hard(const ApiError& error);
+  // Its time is up: stops.
+  void check_deadline(std::chrono::steady_clock::time_point now);
+
+  Admission::Ticket ticket() const { return plan_.ticket; }
+  int64_t generated_tokens() const { return usage_.completion_tokens; }  // once ended
+  double seconds() const { return times_.ended; }                        // once ended
+  RequestEnd how() const { return how_; }                                // once ended
+  const Usage& usage() const { return usage_; }                          // once ended
+  const RequestTimes& times() const { return times_; }                   // once ended
+
+ private:
+  struct Item {
+    int32_t choice = 0;
+    TokenEvent event;
+  };
+
+  void on_event(size_t prompt, const TokenEvent& event);
+  bool take_event(size_t prompt, const TokenEvent& event);
+  void lost_event();
+  void schedule();
+  void conclude();
+  void drain();
+  void answer_whole();
+  void finish();
+  void respond(HttpResponse response);
+  std::string timings() const;
+  double since_arrival() const;
+
+  GenerationHost& host_;
+  const std::shared_ptr<HttpExchange> exchange_;
+  GenerationPlan plan_;
+  const int32_t n_;
+
+  std::mutex mutex_;
+  std::vector<RequestId> ids_;
+  std::vector<Item> inbox_;        // of a stream, not yet formatted
+  std::vector<Choice> choices_;    // of a whole answer
+  std::vector<double> last_seen_;  // a choice's last token, seconds since arrival
+  int32_t open_ = 0;               // choices without their last event
+  bool launched_ = false;
+  bool stopped_ = false;    // cancelled, by client, deadline or error
+  bool scheduled_ = false;  // a drain is on its way
+  bool done_ = false;
+  std::optional<ApiError> error_;
+  Usage usage_;
+  RequestTimes times_;
+  RequestEnd how_ = RequestEnd::kStop;
+  bool begun_ = false;  // the stream has its head; I/O thread only
+};
+
+}  // namespace pelton::server

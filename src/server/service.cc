@@ -1,0 +1,353 @@
+#include "server/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "server/json_writer.h"
+
+namespace pelton::server {
+namespace {
+
+int64_t wall_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+bool contains(const std::vector<std::string>& list, std::string_view item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// What a client calls its request, as far as it may stand in a header again.
+std::string cleaned_id(std::string_view id) {
+  std::string out;
+  for (const char c : id.substr(0, 128)) {
+    if (c > 0x20 && c < 0x7F) out += c;
+  }
+  return out;
+}
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+bool is_public(const HttpHead& head) { return head.path == "/health" || head.path == "/ready"; }
+
+}  // namespace
+
+Service::Service(engine::Engine& engine, ServiceOptions options)
+    : engine_(engine),
+      options_(std::move(options)),
+      started_wall_(wall_seconds()),
+      admission_(
+          {.max_running = 0, .max_queue = options_.max_queue, .max_wait = options_.queue_wait}) {
+  // A few more than run at once, so that the engine fills a place in the step after it is free.
+  const int32_t seqs = engine.options().max_num_seqs;
+  admission_ = Admission({.max_running = seqs + std::max(2, seqs / 4),
+                          .max_queue = options_.max_queue,
+                          .max_wait = options_.queue_wait});
+  if (options_.keys) {
+    for (size_t i = 0; i < options_.keys->weights().size(); ++i)
+      admission_.set_weight(static_cast<int>(i) + 1, options_.keys->weights()[i]);
+  }
+  if (options_.served_names.empty()) options_.served_names = {engine.files().display_name()};
+  std::random_device device;
+  id_prefix_ = fmt::format("{:08x}{:08x}", device(), device());
+}
+
+Service::~Service() {
+  if (loop_) loop_->stop();
+  if (workers_) workers_->stop();
+}
+
+Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, ServiceOptions options) {
+  std::unique_ptr<Service> service(new Service(engine, std::move(options)));
+  auto chat = engine::ChatFormatter::create(engine.files(), engine.tokenizer());
+  if (chat.ok()) {
+    service->chat_ = std::move(chat).value();
+  } else {
+    service->chat_error_ = chat.status();
+  }
+  auto http = HttpServer::listen(service->options_.http, *service);
+  if (!http.ok()) return http.status();
+  service->http_ = std::move(http).value();
+  service->workers_ = std::make_unique<WorkerPool>(service->options_.workers);
+  service->loop_ =
+      std::make_unique<EngineLoop>(engine, [raw = service.get()] { raw->on_damage(); });
+  return service;
+}
+
+Status Service::run() {
+  http_->on_signal([this] { on_signal(); });
+  http_->every(std::chrono::milliseconds(50), [this] { tick(); });
+  const Status served = http_->run();
+  loop_->stop();
+  workers_->stop();
+  return served.ok() ? outcome_ : served;
+}
+
+void Service::on_signal() {
+  if (draining_.exchange(true)) {
+    outcome_ = cancelled("a second signal cut the draining short");
+    return http_->stop();
+  }
+  drain_since_ = idle_since_ = Clock::now();
+  options_.log("draining: no new requests; those that run end first");
+  http_->close_listener();
+}
+
+// On the engine's thread: what runs will get no more events.
+void Service::on_damage() {
+  damaged_ = true;
+  options_.log("the engine is damaged; the server ends");
+  const ApiError error = from_status(internal_error("damaged"), "");
+  for (const auto& generation : all_generations()) generation->fail_hard(error);
+}
+
+void Service::tick() {
+  const Clock::time_point now = Clock::now();
+  std::vector<Admission::Ticket> expired;
+  int retry_after = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    expired = admission_.expire(now);
+    retry_after = admission_.retry_after();
+  }
+  refuse_tickets(expired, overloaded(503, "the request waited too long for its turn", retry_after));
+  for (const auto& generation : all_generations()) generation->check_deadline(now);
+  if (damaged_ && !draining_.exchange(true)) {
+    outcome_ = internal_error("the engine is damaged");
+    drain_since_ = idle_since_ = now;
+    http_->close_listener();
+  }
+  if (draining_) end_drain(now);
+}
+
+void Service::end_drain(Clock::time_point now) {
+  const auto generations = all_generations();
+  if (!generations.empty()) idle_since_ = now;
+  const bool late = now - drain_since_ > options_.drain_timeout;
+  if (late && !gave_up_) {
+    gave_up_ = true;
+    for (const auto& generation : generations)
+      generation->stop(overloaded(503, "the server is shutting down", 1));
+  }
+  constexpr std::chrono::seconds kLastWords{2};
+  const bool quiet =
+      generations.empty() && (http_->open_connections() == 0 || now - idle_since_ > kLastWords);
+  if (quiet || now - drain_since_ > options_.drain_timeout + 2 * kLastWords) http_->stop();
+}
+
+std::vector<std::shared_ptr<Generation>> Service::all_generations() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Generation>> all;
+  all.reserve(generations_.size());
+  for (const auto& [ticket, generation] : generations_) all.push_back(generation);
+  return all;
+}
+
+// ---- Access
+
+std::optional<ApiError> Service::check_browser(const HttpHead& head) const {
+  const std::string_view host = head.header("host");
+  const bool any_host = contains(options_.allowed_hosts, "*") ||
+                        contains(options_.allowed_hosts, host_name(host)) || host.empty();
+  // A page elsewhere can make a browser call this machine under another name.
+  if (!any_host && !is_loopback_host(host))
+    return http_error(403, "the Host header names another server; see --allowed-hosts");
+  const std::string_view origin = head.header("origin");
+  if (origin.empty() || contains(options_.allowed_origins, "*") ||
+      contains(options_.allowed_origins, origin))
+    return std::nullopt;
+  const size_t scheme = origin.find("://");
+  if (scheme != std::string_view::npos && origin.substr(scheme + 3) == host) return std::nullopt;
+  return http_error(403, "the Origin is not allowed; see --allowed-origins");
+}
+
+std::optional<ApiError> Service::check_access(const HttpHead& head) const {
+  if (auto error = check_browser(head)) return error;
+  if (options_.keys && !is_public(head)) {
+    const std::string_view key = presented_key(head);
+    if (key.empty()) return http_error(401, "an API key is needed: Authorization: Bearer KEY");
+    if (!options_.keys->find(key)) return http_error(401, "the API key is not valid");
+  }
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Service::refuse(const HttpHead& head) {
+  const auto with_headers = [&](HttpResponse response) {
+    metrics_.response(response.status);
+    for (HttpHeader& header : answer_headers(head, next_id_++))
+      response.headers.push_back(std::move(header));
+    return response;
+  };
+  if (head.method == "OPTIONS" && !check_browser(head)) {
+    HttpResponse response{.status = 204};
+    response.headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                        {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key"}};
+    return with_headers(std::move(response));
+  }
+  if (auto error = check_access(head)) return with_headers(error->response());
+  const std::string_view wanted =
+      head.method == "HEAD" ? std::string_view("GET") : std::string_view(head.method);
+  const std::string_view path =
+      head.path.rfind(kModelPrefix, 0) == 0 ? std::string_view("/v1/models") : head.path;
+  const Route* found = nullptr;
+  for (const Route& route : routes()) {
+    if (route.path == path) found = &route;
+  }
+  if (found == nullptr) return with_headers(http_error(404, "there is no such route").response());
+  if (found->method != wanted) {
+    HttpResponse response = http_error(405, "the route takes another method").response();
+    response.headers.push_back({"Allow", found->method == "GET" ? "GET, HEAD" : "POST"});
+    return with_headers(std::move(response));
+  }
+  const std::string_view coding = head.header("content-encoding");
+  if (!coding.empty() && coding != "identity")
+    return with_headers(http_error(415, "compressed bodies are not read").response());
+  if (found->method == "POST" && draining_)
+    return with_headers(overloaded(503, "the server is shutting down", 1).response());
+  return std::nullopt;
+}
+
+std::string Service::error_body(int status, std::string_view message) {
+  metrics_.response(status);
+  return http_error(status, message).json();
+}
+
+std::vector<HttpHeader> Service::answer_headers(const HttpHead& head, uint64_t number) const {
+  std::vector<HttpHeader> headers;
+  headers.push_back({"X-Request-Id", fmt::format("req-{}{:06x}", id_prefix_, number)});
+  if (std::string id = cleaned_id(head.header("x-request-id")); !id.empty())
+    headers.push_back({"X-Client-Request-Id", std::move(id)});
+  const std::string_view origin = head.header("origin");
+  if (!origin.empty() && !check_browser(head)) {
+    headers.push_back({"Access-Control-Allow-Origin", std::string(origin)});
+    headers.push_back({"Vary", "Origin"});
+  }
+  return headers;
+}
+
+// ---- Routes without a body
+
+HttpResponse Service::answer_get(const HttpHead& head) {
+  if (head.path == "/health") {
+    const bool good = !damaged_ && loop_->making_progress(options_.step_watchdog);
+    if (good) return {.body = "{\"status\":\"ok\"}"};
+    return overloaded(503, "the engine makes no progress", 1).response();
+  }
+  if (head.path == "/ready") {
+    if (!draining_ && !damaged_) return {.body = "{\"status\":\"ready\"}"};
+    return overloaded(503, "the server takes no new requests", 1).response();
+  }
+  if (head.path == "/version") {
+    JsonWriter json;
+    json.begin_object().field("version", options_.version).end_object();
+    return {.body = json.take()};
+  }
+  if (head.path == "/metrics")
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()};
+  if (head.path == "/openapi.json") return {.body = openapi_document(options_.version)};
+  if (head.path == "/v1/models") return {.body = models_json()};
+  const std::string_view name = std::string_view(head.path).substr(kModelPrefix.size());
+  if (contains(options_.served_names, name)) {
+    JsonWriter json;
+    json.begin_object().field("id", name).field("object", "model");
+    json.field("created", started_wall_).field("owned_by", "pelton").end_object();
+    return {.body = json.take()};
+  }
+  return http_error(404, "the model is not served here").response();
+}
+
+std::string Service::models_json() const {
+  JsonWriter json;
+  json.begin_object().field("object", "list").key("data").begin_array();
+  for (const std::string& name : options_.served_names) {
+    json.begin_object().field("id", name).field("object", "model");
+    json.field("created", started_wall_).field("owned_by", "pelton");
+    json.field("max_model_len", int64_t{engine_.options().max_model_len}).end_object();
+  }
+  json.end_array().end_object();
+  return json.take();
+}
+
+std::string Service::metrics_text() {
+  Metrics::Gauges gauges;
+  {
+    const std::lock_guard lock(mutex_);
+    gauges.waiting = admission_.waiting();
+  }
+  gauges.connections = http_->open_connections();
+  gauges.busy_seconds = loop_->busy_seconds();
+  gauges.uptime_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+  return metrics_.text(engine_.metrics(), gauges);
+}
+
+void Service::respond(HttpExchange& exchange, const std::vector<HttpHeader>& headers,
+                      HttpResponse response) {
+  metrics_.response(response.status);
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+  exchange.respond(std::move(response));
+}
+
+// ---- Admission
+
+void Service::enter(const std::shared_ptr<Generation>& generation) {
+  Admission::Verdict verdict;
+  int retry_after = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    verdict = admission_.offer(generation->entry(), Clock::now());
+    retry_after = admission_.retry_after();
+    generations_[generation->ticket()] = generation;
+  }
+  if (verdict == Admission::Verdict::kRun) return generation->launch();
+  if (verdict == Admission::Verdict::kFull)
+    generation->fail_hard(overloaded(429, "too many requests are waiting", retry_after));
+}
+
+bool Service::abandon(Generation& generation) {
+  const std::lock_guard lock(mutex_);
+  return admission_.abandon(generation.ticket());
+}
+
+void Service::ended(Generation& generation) {
+  metrics_.request_ended(generation.how(), generation.times(), generation.usage());
+  std::vector<Admission::Ticket> next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (generation.how() == RequestEnd::kStop || generation.how() == RequestEnd::kLength)
+      admission_.note_duration(generation.seconds());
+    admission_.finish(generation.ticket(), generation.generated_tokens());
+    generations_.erase(generation.ticket());
+    next = admission_.admit();
+  }
+  // Handing over a request takes a while; this may be the I/O thread.
+  if (!next.empty()) workers_->post([this, next] { launch(next); });
+}
+
+void Service::launch(const std::vector<Admission::Ticket>& tickets) {
+  for (const Admission::Ticket ticket : tickets) {
+    std::shared_ptr<Generation> generation;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = generations_.find(ticket);
+      if (found != generations_.end()) generation = found->second;
+    }
+    if (generation) generation->launch();
+  }
+}
+
+void Service::refuse_tickets(const std::vector<Admission::Ticket>& tickets, const ApiError& error) {
+  for (const Admission::Ticket ticket : tickets) {
+    std::shared_ptr<Generation> generation;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = generations_.find(ticket);
+      if (found != generations_.end()) generation = found->second;
+    }
+    if (generation) generation->fail_hard(error);
+  }
+}
+
+}  // namespace pelton::server
