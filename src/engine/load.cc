@@ -110,7 +110,8 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   plan.mapped_weights = loader.totals().in_place_bytes;
   plan.streamed_weights = loader.totals().streamed_bytes;
   plan.parameters = loader.totals().parameters;
-  plan.scratch = runtime::plan_scratch(**model, shape, options->threads, options->activations);
+  plan.scratch =
+      runtime::plan_scratch(**model, shape, options->threads, *options->isa, options->activations);
   plan.host = host_bytes(files, *options);
   plan.block_tokens = options->block_size;
   plan.kv_block_bytes = kv::kv_block_bytes(kv_config);

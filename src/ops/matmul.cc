@@ -16,6 +16,7 @@ using kernels::ActivationPrecision;
 using kernels::kTileRows;
 using kernels::OffsetKind;
 using kernels::QuantizedRows;
+using kernels::SplitRows;
 using kernels::WeightLayout;
 using kernels::WeightMatrix;
 
@@ -33,6 +34,17 @@ int64_t rows_per_block(int64_t rows, int64_t row_bytes) {
   return std::min<int64_t>({rows, fits, kernels::kMaxProductRows});
 }
 
+// What a product kernel multiplies.
+enum class Family { kInt8, kSplit, kExact };
+
+Family family_of(const StepContext& context, const WeightMatrix& w) {
+  if (context.activations != ActivationPrecision::kInt8) return Family::kExact;
+  if (w.layout == WeightLayout::kInterleaved) return Family::kInt8;
+  const bool split = context.cpu.matmul.split_product[static_cast<size_t>(w.format)] != nullptr &&
+                     w.columns % kernels::kSplitColumns == 0;
+  return split ? Family::kSplit : Family::kExact;
+}
+
 // Activations of one call as every segment's kernel wants them.
 struct Activations {
   const Tensor* x = nullptr;
@@ -41,9 +53,14 @@ struct Activations {
   int64_t block_rows = 0;  // rows of a full row block
   // Arrays over all row blocks; block b begins at row b * block_rows of each.
   QuantizedRows all;
+  SplitRows split;
 
   int64_t num_blocks() const { return (rows + block_rows - 1) / block_rows; }
   int64_t rows_in(int64_t block) const { return std::min(block_rows, rows - block * block_rows); }
+  SplitRows split_block(int64_t b) const {
+    const int64_t offset = b * block_rows * columns * 2;
+    return {rows_in(b), columns, split.parts == nullptr ? nullptr : split.parts + offset};
+  }
   QuantizedRows block(int64_t b) const {
     const int64_t first = b * block_rows;
     QuantizedRows q = all;
@@ -79,13 +96,20 @@ void take_scratch(memory::StepArena& arena, std::span<const WeightMatrix> weight
   }
 }
 
-void quantize(StepContext& context, const Activations& a) {
+// Quantizes and splits all rows, as far as the call's weights ask for it.
+void convert(StepContext& context, const Activations& a) {
   constexpr int64_t kRowsPerItem = 4;
   const auto run = [&](int64_t first, int64_t last) {
     const int64_t b = first / a.block_rows;
-    const QuantizedRows q = a.block(b);
     const int64_t base = b * a.block_rows;
-    context.cpu.matmul.quantize(a.x->row_f32(base), a.x->row_stride, first - base, last - base, q);
+    const float* x = a.x->row_f32(base);
+    const kernels::MatmulKernels& matmul = context.cpu.matmul;
+    if (a.all.codes != nullptr) {
+      matmul.quantize(x, a.x->row_stride, first - base, last - base, a.block(b));
+    }
+    if (a.split.parts != nullptr) {
+      matmul.split(x, a.x->row_stride, first - base, last - base, a.split_block(b));
+    }
   };
   if (a.rows * a.columns < 32 * 1024) {
     for (int64_t b = 0; b < a.num_blocks(); ++b) {
@@ -106,7 +130,6 @@ struct Segment {
   kernels::ProductArgs args;  // without tiles, rows and activations
   kernels::ProductKernel kernel = nullptr;
   int64_t first_tile = 0;  // in the order of all segments
-  bool quantized = false;
 };
 
 // Tiles an item covers: items big enough to hide the claim, small enough to balance.
@@ -150,11 +173,14 @@ class Product {
       const kernels::PackedPlanes planes = kernels::packed_planes(w.format, w.rows, w.columns);
       s.args.high = base + planes.high_offset;
       s.args.scales = base + planes.scales_offset;
-      s.quantized = context.activations == ActivationPrecision::kInt8;
     } else {
       check(!is_packed_format(w.format), "block-quantized weights are multiplied packed only");
     }
-    s.kernel = s.quantized ? context.cpu.matmul.int8[index] : context.cpu.matmul.exact[index];
+    const kernels::MatmulKernels& matmul = context.cpu.matmul;
+    const Family family = family_of(context, w);
+    s.kernel = family == Family::kInt8    ? matmul.int8[index]
+               : family == Family::kSplit ? matmul.split_product[index]
+                                          : matmul.exact[index];
     check(s.kernel != nullptr, "no product kernel for this format");
     s.args.n = w.rows;
     s.args.k = w.columns;
@@ -169,6 +195,7 @@ class Product {
     const int64_t base = row_block * activations_.block_rows;
     QuantizedRows q;
     if (activations_.all.codes != nullptr) q = activations_.block(row_block);
+    const SplitRows split = activations_.split_block(row_block);
     for (size_t i = 0; i < count_; ++i) {
       const Segment& s = segments_[i];
       const int64_t begin = std::max(first, s.first_tile);
@@ -179,6 +206,7 @@ class Product {
       args.last_tile = end - s.first_tile;
       args.rows = activations_.rows_in(row_block);
       args.quantized = &q;
+      args.split = &split;
       args.x = activations_.x->row_f32(base);
       args.out += base * args.out_stride;
       s.kernel(args);
@@ -249,14 +277,17 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
   a.x = &args.x;
   a.rows = args.x.num_rows();
   a.columns = args.x.row_elements();
-  const bool any_packed =
-      std::any_of(args.weights.begin(), args.weights.end(),
-                  [](const WeightMatrix& w) { return w.layout == WeightLayout::kInterleaved; });
-  const bool quantized = any_packed && context.activations == ActivationPrecision::kInt8;
+  const auto any = [&](Family family) {
+    return std::any_of(args.weights.begin(), args.weights.end(),
+                       [&](const WeightMatrix& w) { return family_of(context, w) == family; });
+  };
+  const bool quantized = any(Family::kInt8);
+  const bool split = any(Family::kSplit);
   if (quantized) take_scratch(context.arena, args.weights, &a);
+  if (split) a.split.parts = context.arena.allocate_array<uint16_t>(a.rows * a.columns * 2);
   if (context.planning() || a.rows == 0 || args.weights.empty()) return {};
-  a.block_rows = rows_per_block(a.rows, quantized ? a.columns * 5 / 4 : a.columns * 4);
-  if (quantized) quantize(context, a);
+  a.block_rows = rows_per_block(a.rows, quantized && !split ? a.columns * 5 / 4 : a.columns * 4);
+  if (quantized || split) convert(context, a);
   Product(context, args, a).run(context.pool);
   return {};
 }

@@ -30,15 +30,12 @@ size_t dry_run(const models::Model& model, const kv::KvPages& pages, int32_t row
 
 }  // namespace
 
-size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads,
+size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads, IsaLevel isa,
                     kernels::ActivationPrecision activations) {
   memory::StepArena arena = memory::StepArena::counting();
   ThreadPool pool(threads);
-  // Which level's kernels: they are never called.
-  ops::StepContext context{.arena = arena,
-                           .pool = pool,
-                           .cpu = ops::kernels_of(IsaLevel::kGeneric),
-                           .activations = activations};
+  ops::StepContext context{
+      .arena = arena, .pool = pool, .cpu = ops::kernels_of(isa), .activations = activations};
   const auto pages = kv::KvPages::create({.layers = models::kv_shape(model.config()),
                                           .block_tokens = shape.block_tokens,
                                           .format = shape.kv_format},

@@ -41,9 +41,9 @@ struct MemoryPlan {
   int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
 };
 
-// Scratch of one step of `model` at the shape's widest, run by `threads` threads: some ops' scratch
-// grows with them.
-size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads,
+// Scratch of one step of `model` at the shape's widest, run by `threads` threads at level `isa`:
+// some ops' scratch depends on them.
+size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads, IsaLevel isa,
                     kernels::ActivationPrecision activations);
 
 }  // namespace pelton::runtime

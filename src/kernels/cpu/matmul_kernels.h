@@ -64,7 +64,24 @@ struct QuantizedRows {
       {};  // [blocks][rows][2], null when no weight of the call reads it
 };
 
-// One call of a product kernel. Exactly one of `quantized` and `x` is read, by the kernel's family.
+// Activation rows as sums of two BF16 numbers, x ~ high + low to 16 bits, for levels that multiply
+// BF16 faster than float. Rows lie in groups of 16 (the last may be narrower); in a group, for
+// every 32 columns of K the high parts and then the low ones, each [16 pairs of columns][rows of
+// the group][2].
+inline constexpr int kSplitGroupRows = 16;
+inline constexpr int kSplitColumns = 32;
+struct SplitRows {
+  int64_t rows = 0;
+  int64_t columns = 0;        // a multiple of kSplitColumns
+  uint16_t* parts = nullptr;  // [rows * columns * 2] in the order above
+};
+constexpr int64_t split_group_rows(int64_t rows, int64_t group) {
+  const int64_t left = rows - group * kSplitGroupRows;
+  return left < kSplitGroupRows ? left : kSplitGroupRows;
+}
+
+// One call of a product kernel. Exactly one of `quantized`, `split` and `x` is read, by the
+// kernel's family.
 struct ProductArgs {
   // Packed planes of the matrix; for formats used in place `low` is the file's bytes.
   const uint8_t* low = nullptr;
@@ -76,6 +93,7 @@ struct ProductArgs {
   int64_t last_tile = 0;  // exclusive; tile t is output features [16t, 16t + 16)
 
   const QuantizedRows* quantized = nullptr;
+  const SplitRows* split = nullptr;
   const float* x = nullptr;  // [rows, k]
   int64_t x_stride = 0;
   int64_t rows = 0;
@@ -91,6 +109,10 @@ using ProductKernel = void (*)(const ProductArgs&);
 using QuantizeKernel = void (*)(const float* x, int64_t x_stride, int64_t first, int64_t last,
                                 const QuantizedRows& out);
 
+// Splits rows [first, last) of a row block; `x` is the block's row 0.
+using SplitKernel = void (*)(const float* x, int64_t x_stride, int64_t first, int64_t last,
+                             const SplitRows& out);
+
 inline constexpr int kWeightFormats = static_cast<int>(WeightFormat::kCount);
 
 // Rows of activations that one call may cover.
@@ -100,6 +122,9 @@ struct MatmulKernels {
   QuantizeKernel quantize = nullptr;
   ProductKernel int8[kWeightFormats] = {};   // block-quantized formats only
   ProductKernel exact[kWeightFormats] = {};  // float activations, every format
+  // Where a level has none, `exact` serves.
+  SplitKernel split = nullptr;
+  ProductKernel split_product[kWeightFormats] = {};
 };
 
 }  // namespace pelton::kernels

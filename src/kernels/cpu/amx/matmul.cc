@@ -12,6 +12,9 @@
 #include "kernels/cpu/levels.h"
 
 namespace pelton::kernels::amx {
+
+void fill_matmul_bf16(MatmulKernels& kernels);
+
 namespace {
 
 #include "kernels/cpu/shared/matmul_formats.inl"
@@ -123,6 +126,7 @@ void fill(MatmulKernels& kernels) {
 }  // namespace
 
 void fill_matmul(MatmulKernels& kernels) {
+  fill_matmul_bf16(kernels);
   using enum WeightFormat;
   fill<kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_NL, kIQ4_XS,
        kMXFP4>(kernels);
