@@ -64,6 +64,8 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   };
   Output take();
   void client_gone();
+  // Ends the connection of a client that does not read, though a write to it is under way.
+  void drop();
   void refuse_keep_alive() {
     const std::lock_guard lock(mutex_);
     keep_alive_ = false;
@@ -238,9 +240,8 @@ bool Exchange::write(std::string_view data) {
   if (gone_ || ended_ || !started_) return false;
   if (data.empty()) return true;
   if (pending_.size() + data.size() > output_limit_ && !pending_.empty()) {
-    // The session ends the connection and tells whoever makes the answer.
     gone_ = true;
-    wake();
+    asio::post(io_, [self = shared_from_this()] { self->drop(); });
     return false;
   }
   if (chunked_) {
@@ -297,6 +298,11 @@ void Exchange::client_gone() {
   }
   if (callback) callback();
   wake();
+}
+
+void Exchange::drop() {
+  client_gone();
+  if (const auto session = session_.lock()) session->sever();
 }
 
 // ---- Session

@@ -243,3 +243,28 @@ def test_prompts_do_not_reach_the_log():
         server.process.send_signal(signal.SIGTERM)
         server.process.wait(timeout=20)
         assert "canary" not in server.process.stderr.read()
+
+
+def test_a_client_that_does_not_read_is_dropped_alone(server):
+    before = server.settle()
+    control = server.post("/v1/completions", SHORT)["choices"]
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", server.port))
+        # Far more than its buffers hold: 16 answers with 20 alternatives a token.
+        slow.sendall(request_bytes({**LONG, "n": 16, "temperature": 1, "logprobs": 20, "stream": True}))
+        while server.metrics()["pelton_engine_cancelled_total"] == before["pelton_engine_cancelled_total"]:
+            assert server.post("/v1/completions", SHORT)["choices"] == control
+    server.settle()
+
+
+def test_idle_connections_hold_nobody_up(server):
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(500)]
+    for connection in idle[::2]:
+        connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: loc")
+    assert server.post("/v1/completions", SHORT)["usage"]["completion_tokens"] == 8
+    assert server.metrics()["pelton_connections_open"] > 500
+    for connection in idle:
+        connection.close()
+    while server.metrics()["pelton_connections_open"] > 1:
+        time.sleep(0.02)
