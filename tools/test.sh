@@ -4,7 +4,7 @@
 #   tools/test.sh           everything: checks, unit tests, black-box tests, sanitizers, fuzz targets
 #   tools/test.sh --quick   checks, unit tests and black-box tests only
 #   tools/test.sh --long    everything, with every injected failure and 10 minutes a fuzz target
-#   tools/test.sh --cuda    everything, and the build of the CUDA preset
+#   tools/test.sh --cuda    everything, and the CUDA preset: its build, and the tests that need no GPU
 #
 # Logs are in build/logs. PELTON_MODELS is extended by ./models (where smollm2-135m is fetched to) and, where it
 # exists, ../shared/models; a test that then misses a model fails.
@@ -179,5 +179,5 @@ if build asan-ubsan asan-ubsan; then
   if [[ $long -eq 1 ]]; then run_fuzz 600; else run_fuzz 20; fi
 fi
 if build tsan tsan; then run_ctest tsan 1 --label-exclude slow; fi
-if [[ $cuda -eq 1 ]]; then build cuda cuda && count 1 0 0; fi
+if [[ $cuda -eq 1 ]] && build cuda cuda; then run_ctest cuda "$jobs" --tests-regex 'Cuda|Device|Choose|Mirror|Uploader'; fi
 finish

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -16,10 +17,12 @@ namespace {
 constexpr uint64_t kMaxTextFile = 1ull << 30;
 
 Result<kernels::KvFormat> parse_kv_format(const std::string& name,
-                                          kernels::ActivationPrecision activations) {
+                                          const engine::EngineOptions& engine) {
   using kernels::KvFormat;
-  if (name == "auto")
-    return activations == kernels::ActivationPrecision::kF32 ? KvFormat::kF32 : KvFormat::kF16;
+  if (name == "auto") {
+    if (engine.activations == kernels::ActivationPrecision::kF32) return KvFormat::kF32;
+    return engine.cuda ? KvFormat::kBF16 : KvFormat::kF16;
+  }
   for (const KvFormat format :
        {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8, KvFormat::kInt8}) {
     if (name == kernels::kv_format_name(format)) return format;
@@ -29,6 +32,27 @@ Result<kernels::KvFormat> parse_kv_format(const std::string& name,
   if (name == "fp8_e4m3") return KvFormat::kFp8;
   return invalid_argument("--kv-cache-dtype: '" + name +
                           "' is not one of auto, f32, f16, bf16, fp8, int8");
+}
+
+Status parse_device(const std::string& name, engine::EngineOptions* engine) {
+  if (name == "cpu") return {};
+  std::string_view index = name;
+  if (!index.starts_with("cuda"))
+    return invalid_argument("--device: '" + name + "' is not cpu or cuda[:N]");
+  index.remove_prefix(4);
+  if (!index.empty()) {
+    if (index[0] == ':') index.remove_prefix(1);
+    const auto [end, error] =
+        std::from_chars(index.data(), index.data() + index.size(), engine->cuda_index);
+    if (name[4] != ':' || error != std::errc() || end != index.data() + index.size() ||
+        engine->cuda_index < 0) {
+      return invalid_argument("--device: '" + name + "' is not cpu or cuda[:N]");
+    }
+  }
+  if (!runtime::built_with_cuda())
+    return unsupported("--device " + name + ": this build has no CUDA backend");
+  engine->cuda = true;
+  return {};
 }
 
 }  // namespace
@@ -64,11 +88,7 @@ std::string format_bytes(size_t bytes) {
 
 Result<engine::EngineOptions> engine_options(const CommonOptions& options) {
   engine::EngineOptions engine;
-  if (options.device != "cpu") {
-    if (options.device.rfind("cuda", 0) == 0)
-      return unsupported("--device " + options.device + ": this build has no CUDA backend");
-    return invalid_argument("--device: '" + options.device + "' is not cpu or cuda[:N]");
-  }
+  if (Status s = parse_device(options.device, &engine); !s.ok()) return s;
   engine.threads = options.threads;
   if (!options.isa.empty()) {
     for (const IsaLevel level :
@@ -84,7 +104,7 @@ Result<engine::EngineOptions> engine_options(const CommonOptions& options) {
   } else if (options.activations != "int8") {
     return invalid_argument("--activations: '" + options.activations + "' is not int8 or f32");
   }
-  auto format = parse_kv_format(options.kv_cache_dtype, engine.activations);
+  auto format = parse_kv_format(options.kv_cache_dtype, engine);
   if (!format.ok()) return format.status();
   engine.kv_cache_dtype = *format;
   if (!options.memory.empty()) {
@@ -146,6 +166,7 @@ OrderedJson answer_header(const std::string& command, const engine::ModelFiles& 
                        {"isa", isa_level_name(isa)},
                        {"threads", options.threads == 0 ? available_threads() : options.threads},
                        {"gpu", nullptr}};
+  if (options.backend != nullptr) answer["machine"]["gpu"] = options.backend->device().caps().name;
   answer["rows"] = OrderedJson::array();
   return answer;
 }

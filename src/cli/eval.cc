@@ -124,13 +124,19 @@ Status eval_proof(const EvalOptions& options, engine::EngineOptions engine_opts,
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
   engine_opts.max_model_len = std::min(512, (*files)->config().max_position_embeddings);
+  if (Status s = engine::open_backend(&engine_opts); !s.ok()) return s;
   auto plan_options = engine_opts;
   plan_options.max_num_seqs = 1;
   auto plan = engine::plan_memory(**files, &plan_options);
   if (!plan.ok()) return plan.status();
   ThreadPool pool(plan_options.threads);
-  auto loaded = engine::LoadedModel::load(std::move(files).value(), engine_opts.max_model_len,
-                                          plan->weights, pool);
+  auto loaded = engine::LoadedModel::load(
+      std::move(files).value(),
+      {.context_len = engine_opts.max_model_len,
+       .weight_bytes = plan->weights,
+       .backend = engine_opts.backend,
+       .exact_weights = engine_opts.activations == kernels::ActivationPrecision::kF32},
+      pool);
   if (!loaded.ok()) return loaded.status();
   std::vector<int32_t> prompt = (*loaded)->tokenizer()->encode(kProofText, {});
   const auto room = static_cast<size_t>(engine_opts.max_model_len - kProofDecode);

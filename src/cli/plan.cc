@@ -31,11 +31,12 @@ Status run_plan(const PlanOptions& options) {
   if (!engine_opts.ok()) return engine_opts.status();
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
+  if (Status s = engine::open_backend(&*engine_opts); !s.ok()) return s;
   auto planned = engine::plan_memory(**files, &*engine_opts);
   if (!planned.ok()) return planned.status();
   const runtime::MemoryPlan& plan = *planned;
   const MachineMemory memory = machine_memory();
-  const bool fits = plan.anonymous() <= memory.available;
+  const bool fits = plan.anonymous() <= memory.available;  // the device's part fits or is refused
   const int64_t tokens = plan.kv_tokens();
   const int64_t contexts = tokens / std::max<int64_t>(1, engine_opts->max_model_len);
   if (options.common.json) {
@@ -48,6 +49,7 @@ Status run_plan(const PlanOptions& options) {
     row("scratch", plan.scratch);
     row("host", plan.host);
     row("anonymous", plan.anonymous());
+    if (plan.on_device) row("device", plan.device());
     row("mapped", (*files)->source().mapped_bytes());
     row("kv_bytes_per_token", plan.kv_token_bytes);
     row("weights_read_per_token", plan.streamed_weights);
@@ -69,7 +71,8 @@ Status run_plan(const PlanOptions& options) {
   const auto line = [&](const char* name, size_t bytes, const std::string& note) {
     text += fmt::format("  {:<22} {:>12}   {}\n", name, format_bytes(bytes), note);
   };
-  line("weights", plan.weights, "repacked for this machine's kernels");
+  line("weights", plan.weights,
+       plan.on_device ? "on the device" : "repacked for this machine's kernels");
   line("KV cache", plan.kv_cache,
        fmt::format("{} blocks of {} tokens, {} a token, {}", plan.num_blocks, plan.block_tokens,
                    format_bytes(plan.kv_token_bytes),
@@ -77,6 +80,11 @@ Status run_plan(const PlanOptions& options) {
   line("step scratch", plan.scratch,
        fmt::format("for {} tokens a step", engine_opts->max_num_batched_tokens));
   line("tables and program", plan.host, "tokenizer, threads, runtime");
+  if (plan.on_device) {
+    line("device in all", plan.device(),
+         "of " + engine_opts->backend->device().caps().name + ": weights, cache, scratch, inputs");
+    line("pinned", plan.pinned, "host memory the device copies to and from");
+  }
   line("anonymous in all", plan.anonymous(),
        fmt::format("of {} available", format_bytes(memory.available)));
   line("used where mapped", plan.mapped_weights, "file pages, reclaimable");

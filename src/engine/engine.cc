@@ -131,11 +131,21 @@ LiveRequest* Engine::owner_of(sched::SequenceId sequence) {
 
 Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
   try {
-    *logits = runner_->run(plan);
+    auto result = runner_->run(plan);
+    if (result.ok()) {
+      *logits = *result;
+    } else if (runner_->device_fault().ok()) {
+      return result.status();
+    }
   } catch (const InternalError& error) {
-    return internal_error(error.what());
+    // A device that failed in the middle of a forward is told below, by its own words.
+    if (runner_->device_fault().ok()) return internal_error(error.what());
   } catch (const std::bad_alloc&) {
     return out_of_memory();
+  }
+  if (Status fault = runner_->device_fault(); !fault.ok()) {
+    healthy_ = false;
+    return fault;
   }
   if (truncated_while_mapped()) {
     healthy_ = false;

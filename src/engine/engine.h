@@ -25,6 +25,7 @@
 #include "engine/loaded_model.h"
 #include "engine/model_files.h"
 #include "pelton/request.h"
+#include "runtime/backend.h"
 #include "runtime/memory_plan.h"
 #include "runtime/runner.h"
 #include "sched/scheduler.h"
@@ -43,10 +44,19 @@ struct EngineOptions {
   int32_t num_kv_blocks = 0;   // 0 = max_num_seqs whole contexts, or what memory_limit leaves
   int32_t max_waiting = 256;
   kernels::KvFormat kv_cache_dtype = kernels::KvFormat::kF16;
-  size_t memory_limit = 0;  // bytes of anonymous memory; 0 = none
+  size_t memory_limit = 0;  // bytes of anonymous memory (of the device's, on a device); 0 = none
+  // On a GPU: `cuda` plans for one, and load() opens it unless `backend` is given. Then
+  // activations say how block-quantized weights are kept: int8 = BF16, f32 = F32.
+  bool cuda = false;
+  int cuda_index = 0;
+  std::shared_ptr<runtime::Backend> backend;
+  double gpu_memory_utilization = 0.9;  // share of the device's free memory that may be taken
   bool enable_prefix_caching = true;
   bool static_batching = false;
 };
+
+// Opens the GPU that the options ask for, unless `backend` is there already; nothing on the CPU.
+Status open_backend(EngineOptions* options);
 
 // Works out what load() will take, from headers alone; also fills the options' defaults.
 // kInvalidArgument and kResourceExhausted say what does not fit and by how much.
@@ -72,7 +82,8 @@ class Engine {
   static Result<std::unique_ptr<Engine>> load(std::unique_ptr<ModelFiles> files,
                                               const EngineOptions& options);
   // An engine of its own cache and threads over weights that are in memory already.
-  // `options.max_model_len` must be the one the model was loaded with.
+  // `options.max_model_len` must be the one the model was loaded with; the engine runs where the
+  // weights are.
   static Result<std::unique_ptr<Engine>> create(std::shared_ptr<const LoadedModel> loaded,
                                                 const EngineOptions& options);
 

@@ -64,26 +64,40 @@ runtime::EngineShape shape_of(const EngineOptions& options) {
           .memory_limit = options.memory_limit};
 }
 
+// Where the options put the engine, for the plan and for the weights.
+nn::WeightPlacement placement_of(const EngineOptions& options) {
+  return {.on_device = options.cuda,
+          .exact = options.activations == kernels::ActivationPrecision::kF32};
+}
+
+// What a device's plan may take: what the user allows, or a share of what is free. 0 = no bound: a
+// plan without a device at hand.
+Result<size_t> device_limit(const EngineOptions& options) {
+  if (options.memory_limit > 0 || options.backend == nullptr) return options.memory_limit;
+  auto memory = options.backend->device().memory();
+  if (!memory.ok()) return memory.status();
+  return static_cast<size_t>(static_cast<double>(memory->free) * options.gpu_memory_utilization);
+}
+
 // Blocks: as many as asked for, else whole contexts for everyone, else what the limit leaves.
-Status fit_blocks(const EngineOptions& options, runtime::MemoryPlan* plan) {
+Status fit_blocks(const EngineOptions& options, size_t limit, size_t fixed,
+                  runtime::MemoryPlan* plan) {
+  const char* bound = options.memory_limit > 0 ? "--memory" : "the GPU's free memory";
   const int64_t per_context =
       (int64_t{options.max_model_len} + options.block_size - 1) / options.block_size;
   int64_t blocks =
       options.num_kv_blocks > 0 ? options.num_kv_blocks : per_context * options.max_num_seqs;
-  if (options.memory_limit > 0) {
-    const size_t fixed = plan->weights + plan->scratch + plan->host;
-    if (fixed + plan->kv_block_bytes > options.memory_limit) {
+  if (limit > 0) {
+    if (fixed + plan->kv_block_bytes > limit) {
       return resource_exhausted(fmt::format(
-          "--memory of {} bytes is too small: weights, scratch and tables take {} bytes and "
+          "{} of {} bytes is too small: weights, scratch and tables take {} bytes and "
           "one KV block {} bytes; {} bytes are missing",
-          options.memory_limit, fixed, plan->kv_block_bytes,
-          fixed + plan->kv_block_bytes - options.memory_limit));
+          bound, limit, fixed, plan->kv_block_bytes, fixed + plan->kv_block_bytes - limit));
     }
-    const auto fitting =
-        static_cast<int64_t>((options.memory_limit - fixed) / plan->kv_block_bytes);
+    const auto fitting = static_cast<int64_t>((limit - fixed) / plan->kv_block_bytes);
     if (options.num_kv_blocks > 0 && fitting < blocks) {
       return resource_exhausted(
-          fmt::format("{} KV blocks do not fit into --memory; {} do", blocks, fitting));
+          fmt::format("{} KV blocks do not fit into {}; {} do", blocks, bound, fitting));
     }
     blocks = std::min(blocks, fitting);
   }
@@ -96,9 +110,17 @@ Status fit_blocks(const EngineOptions& options, runtime::MemoryPlan* plan) {
 
 }  // namespace
 
+Status open_backend(EngineOptions* options) {
+  if (!options->cuda || options->backend != nullptr) return {};
+  auto backend = runtime::Backend::open_cuda(options->cuda_index);
+  if (!backend.ok()) return backend.status();
+  options->backend = std::move(backend).value();
+  return {};
+}
+
 Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* options) {
   if (Status s = fill_defaults(files.config(), options); !s.ok()) return s;
-  nn::WeightLoader loader(files.source(), files.name_map());
+  nn::WeightLoader loader(files.source(), files.name_map(), placement_of(*options));
   auto model = models::build_model(files.config(), options->max_model_len, loader);
   if (!model.ok()) return model.status();
   const runtime::EngineShape shape = shape_of(*options);
@@ -110,13 +132,23 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   plan.mapped_weights = loader.totals().in_place_bytes;
   plan.streamed_weights = loader.totals().streamed_bytes;
   plan.parameters = loader.totals().parameters;
-  plan.scratch =
-      runtime::plan_scratch(**model, shape, options->threads, *options->isa, options->activations);
+  plan.on_device = options->cuda;
+  const runtime::PlanTarget target(options->backend.get());
+  const ops::DeviceStep device = target.step();
+  plan.scratch = runtime::plan_scratch(**model, shape, options->threads, *options->isa,
+                                       options->activations, options->cuda ? &device : nullptr);
   plan.host = host_bytes(files, *options);
+  if (options->cuda) {
+    plan.inputs = runtime::BatchBuilder::storage_bytes(runtime::batch_limits(shape));
+    plan.pinned = plan.inputs + runtime::logit_bytes(shape, files.config().vocab_size);
+  }
   plan.block_tokens = options->block_size;
   plan.kv_block_bytes = kv::kv_block_bytes(kv_config);
   plan.kv_token_bytes = kv::kv_token_bytes(kv_config);
-  if (Status s = fit_blocks(*options, &plan); !s.ok()) return s;
+  auto limit = options->cuda ? device_limit(*options) : Result<size_t>(options->memory_limit);
+  if (!limit.ok()) return limit.status();
+  const size_t fixed = options->cuda ? plan.device() : plan.anonymous();
+  if (Status s = fit_blocks(*options, *limit, fixed, &plan); !s.ok()) return s;
   return plan;
 }
 
@@ -125,10 +157,12 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
   plan_ = plan;
   loaded_ = std::move(loaded);
   pool_ = std::move(pool);
-  auto runner = runtime::Runner::create(
-      loaded_->model(), *pool_,
-      {.shape = shape_of(options_), .activations = options_.activations, .isa = *options_.isa},
-      plan_);
+  auto runner = runtime::Runner::create(loaded_->model(), *pool_,
+                                        {.shape = shape_of(options_),
+                                         .activations = options_.activations,
+                                         .isa = *options_.isa,
+                                         .backend = loaded_->backend()},
+                                        plan_);
   if (!runner.ok()) return runner.status();
   runner_ = std::move(runner).value();
   scheduler_ = std::make_unique<sched::Scheduler>(
@@ -153,11 +187,17 @@ Result<std::unique_ptr<Engine>> Engine::load(std::unique_ptr<ModelFiles> files,
                                              const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine());
   engine->options_ = options;
-  auto plan = plan_memory(*files, &engine->options_);
+  EngineOptions& chosen = engine->options_;
+  if (Status s = open_backend(&chosen); !s.ok()) return s;
+  auto plan = plan_memory(*files, &chosen);
   if (!plan.ok()) return plan.status();
-  auto pool = std::make_unique<ThreadPool>(engine->options_.threads);
-  auto loaded =
-      LoadedModel::load(std::move(files), engine->options_.max_model_len, plan->weights, *pool);
+  auto pool = std::make_unique<ThreadPool>(chosen.threads);
+  auto loaded = LoadedModel::load(std::move(files),
+                                  {.context_len = chosen.max_model_len,
+                                   .weight_bytes = plan->weights,
+                                   .backend = chosen.backend,
+                                   .exact_weights = placement_of(chosen).exact},
+                                  *pool);
   if (!loaded.ok()) return loaded.status();
   if (Status s = engine->initialise(std::move(loaded).value(), std::move(pool), *plan); !s.ok())
     return s;
@@ -168,6 +208,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<const LoadedModel
                                                const EngineOptions& options) {
   std::unique_ptr<Engine> engine(new Engine());
   engine->options_ = options;
+  engine->options_.backend = loaded->backend();
+  engine->options_.cuda = loaded->backend() != nullptr;
   auto plan = plan_memory(loaded->files(), &engine->options_);
   if (!plan.ok()) return plan.status();
   auto pool = std::make_unique<ThreadPool>(engine->options_.threads);

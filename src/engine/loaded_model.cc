@@ -21,20 +21,40 @@ std::string unused_warning(const std::vector<std::string>& names) {
 
 }  // namespace
 
+Status LoadedModel::take_memory(const Target& target) {
+  if (target.backend == nullptr) {
+    auto arena = memory::Region::allocate(target.weight_bytes);
+    if (!arena.ok()) return arena.status();
+    storage_.arena = std::move(arena).value();
+    return {};
+  }
+  device::Device& device = target.backend->device();
+  auto arena = memory::DeviceRegion::allocate(device, target.weight_bytes);
+  if (!arena.ok()) return arena.status();
+  storage_.device_arena = std::move(arena).value();
+  auto uploader = memory::Uploader::create(device, target.backend->stream());
+  if (!uploader.ok()) return uploader.status();
+  storage_.uploader = std::move(uploader).value();
+  return {};
+}
+
 Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(std::unique_ptr<ModelFiles> files,
-                                                             int32_t context_len,
-                                                             size_t weight_bytes,
+                                                             const Target& target,
                                                              ThreadPool& pool) {
   std::shared_ptr<LoadedModel> loaded(new LoadedModel());
   auto tokenizer = files->load_tokenizer();
   if (!tokenizer.ok()) return tokenizer.status();
   loaded->tokenizer_ = std::move(tokenizer).value();
-  auto arena = memory::Region::allocate(weight_bytes);
-  if (!arena.ok()) return arena.status().with_context("weights");
-  loaded->storage_.arena = std::move(arena).value();
-  nn::WeightLoader loader(files->source(), files->name_map(), &loaded->storage_, &pool);
-  auto model = models::build_model(files->config(), context_len, loader);
+  loaded->backend_ = target.backend;
+  if (Status s = loaded->take_memory(target); !s.ok()) return s.with_context("weights");
+  nn::WeightLoader loader(files->source(), files->name_map(), &loaded->storage_, &pool,
+                          {.on_device = target.backend != nullptr, .exact = target.exact_weights});
+  auto model = models::build_model(files->config(), target.context_len, loader);
   if (!model.ok()) return model.status();
+  if (loaded->storage_.uploader != nullptr) {
+    if (Status s = loaded->storage_.uploader->finish(); !s.ok()) return s.with_context("weights");
+    loaded->storage_.uploader.reset();
+  }
   loaded->model_ = std::move(model).value();
   if (truncated_while_mapped())
     return data_loss(files->path() + ": became shorter while it was read");

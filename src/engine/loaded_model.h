@@ -9,19 +9,26 @@
 #include "base/thread_pool.h"
 #include "engine/model_files.h"
 #include "models/model.h"
+#include "runtime/backend.h"
 
 namespace pelton::engine {
 
 class LoadedModel {
  public:
-  // Takes `weight_bytes` (memory_plan's figure) and reads the weights with `pool`. `context_len`:
-  // the longest context that will run. Errors name file and tensor.
+  struct Target {
+    int32_t context_len = 0;                         // the longest context that will run
+    size_t weight_bytes = 0;                         // memory_plan's figure
+    std::shared_ptr<runtime::Backend> backend = {};  // null: the CPU
+    bool exact_weights = false;                      // nn::WeightPlacement
+  };
+  // Takes the weights' memory and reads them with `pool`. Errors name file and tensor.
   static Result<std::shared_ptr<const LoadedModel>> load(std::unique_ptr<ModelFiles> files,
-                                                         int32_t context_len, size_t weight_bytes,
-                                                         ThreadPool& pool);
+                                                         const Target& target, ThreadPool& pool);
 
   const ModelFiles& files() const { return *files_; }
   const models::Model& model() const { return *model_; }
+  // The device that the weights lie on; null: host memory.
+  std::shared_ptr<runtime::Backend> backend() const { return backend_; }
   std::shared_ptr<const text::Tokenizer> tokenizer() const { return tokenizer_; }
   // Token ids that end a generation: the configuration's and the tokenizer's.
   const std::vector<int32_t>& end_ids() const { return end_ids_; }
@@ -30,7 +37,10 @@ class LoadedModel {
 
  private:
   LoadedModel() = default;
+  Status take_memory(const Target& target);
+
   std::unique_ptr<ModelFiles> files_;
+  std::shared_ptr<runtime::Backend> backend_;  // outlives the storage
   nn::WeightStorage storage_;
   std::unique_ptr<models::Model> model_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

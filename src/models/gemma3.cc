@@ -29,9 +29,9 @@ class Gemma3 final : public Model {
   Gemma3(const ModelConfig& config, int32_t context_len, nn::WeightLoader& loader)
       : Model(config),
         tokens_(config, "model.embed_tokens", loader),
-        global_rope_(config.rope, context_len, config.max_position_embeddings),
+        global_rope_(config.rope, context_len, config.max_position_embeddings, loader),
         local_rope_(config.local_rope.value_or(config.rope), context_len,
-                    config.max_position_embeddings) {
+                    config.max_position_embeddings, loader) {
     for (int32_t i = 0; i < config.num_hidden_layers; ++i)
       layers_.push_back(build_layer(config, i, loader));
     norm_ = norm(config, "model.norm", config.hidden_size, loader);

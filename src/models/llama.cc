@@ -65,7 +65,7 @@ class Llama final : public Model {
   Llama(const ModelConfig& config, int32_t context_len, nn::WeightLoader& loader)
       : Model(config),
         tokens_(config, "model.embed_tokens", loader),
-        rope_(config.rope, context_len, config.max_position_embeddings) {
+        rope_(config.rope, context_len, config.max_position_embeddings, loader) {
     for (int32_t i = 0; i < config.num_hidden_layers; ++i) {
       const std::string prefix = fmt::format("model.layers.{}.", i);
       layers_.push_back(

@@ -39,9 +39,17 @@ Tensor TokenHead::logits(ops::StepContext& context, const Tensor& normed) const 
   return out;
 }
 
+Rope::Rope(const RopeConfig& config, int32_t context_len, int32_t max_position_embeddings,
+           nn::WeightLoader& loader)
+    : pairing_(config.pairing) {
+  const RopeFrequencies frequencies =
+      rope_frequencies(config, context_len, max_position_embeddings);
+  inv_freq_ = {loader.constants(frequencies.inv_freq), frequencies.inv_freq.size()};
+  magnitude_ = frequencies.magnitude;
+}
+
 ops::RopeAngles Rope::angles(ops::StepContext& context, const nn::StepBatch& batch) const {
-  return must(
-      ops::rope_angles(context, batch.positions, frequencies_.inv_freq, frequencies_.magnitude));
+  return must(ops::rope_angles(context, batch.positions, inv_freq_, magnitude_));
 }
 
 Tensor take_logit_rows(ops::StepContext& context, const nn::StepBatch& batch, const Tensor& x) {

@@ -2,6 +2,7 @@
 // a step.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "models/config.h"
@@ -31,15 +32,15 @@ class TokenHead {
 // Rotary frequencies of one kind of layer.
 class Rope {
  public:
-  Rope(const RopeConfig& config, int32_t context_len, int32_t max_position_embeddings)
-      : frequencies_(rope_frequencies(config, context_len, max_position_embeddings)),
-        pairing_(config.pairing) {}
+  Rope(const RopeConfig& config, int32_t context_len, int32_t max_position_embeddings,
+       nn::WeightLoader& loader);
 
   ops::RopeAngles angles(ops::StepContext& context, const nn::StepBatch& batch) const;
   ops::RopePairing pairing() const { return pairing_; }
 
  private:
-  RopeFrequencies frequencies_;
+  std::span<const float> inv_freq_;
+  float magnitude_ = 1.0f;
   ops::RopePairing pairing_;
 };
 

@@ -7,24 +7,38 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "memory/device_region.h"
 #include "memory/region.h"
+#include "memory/uploader.h"
 #include "ops/matmul.h"
 #include "pelton/status.h"
 #include "weights/weight_source.h"
 
 namespace pelton::nn {
 
+// Where weights go, and how block-quantized matrices are kept there.
+struct WeightPlacement {
+  bool on_device = false;
+  // On a device plain formats stay as the file has them; block-quantized ones become BF16, or F32
+  // where this is set.
+  bool exact = false;
+};
+
 // Memory that the weights of one model live in. Must outlive the model; the mapped files must too.
 struct WeightStorage {
-  memory::Region arena;       // repacked matrices and float vectors
-  size_t arena_bytes = 0;     // what was planned
-  size_t in_place_bytes = 0;  // matrices used where the file is mapped
+  memory::Region arena;                        // repacked matrices and float vectors
+  memory::DeviceRegion device_arena;           // instead, everything, on a device
+  std::unique_ptr<memory::Uploader> uploader;  // only while weights go to a device
+  size_t arena_bytes = 0;                      // what was planned
+  size_t in_place_bytes = 0;                   // matrices used where the file is mapped
   size_t streamed_bytes =
       0;  // weight bytes that one decoded token reads (all matrices but an untied embedding)
   size_t parameters = 0;
@@ -36,10 +50,10 @@ class WeightLoader {
   using NameMap = std::function<std::string(std::string_view)>;
 
   // Counting.
-  WeightLoader(const weights::WeightSource& source, NameMap names);
+  WeightLoader(const weights::WeightSource& source, NameMap names, WeightPlacement placement = {});
   // Loading into `storage`, whose arena must have the size that counting found.
   WeightLoader(const weights::WeightSource& source, NameMap names, WeightStorage* storage,
-               ThreadPool* pool);
+               ThreadPool* pool, WeightPlacement placement = {});
 
   bool counting() const { return pool_ == nullptr; }
   bool has(std::string_view name) const;
@@ -57,6 +71,10 @@ class WeightLoader {
   // Several vectors end to end.
   const float* vectors(const std::vector<std::string>& names, const std::vector<int64_t>& sizes);
 
+  // Numbers that the model computed itself (rotary frequencies), where its weights are. Null when
+  // the loader counts.
+  const float* constants(std::span<const float> values);
+
   void fail(Status status);  // puts the file's path before the message
   const Status& status() const { return status_; }
   // Sizes so far; storage's own figures once loading.
@@ -67,12 +85,18 @@ class WeightLoader {
  private:
   const weights::TensorInfo* lookup(std::string_view name, const std::vector<int64_t>& shape);
   std::span<std::byte> take(size_t bytes);
+  std::span<std::byte> arena() const;
+  kernels::WeightMatrix device_matrix(const weights::TensorInfo& info, int64_t rows,
+                                      int64_t columns, bool transposed);
+  // Makes `size` floats of `fill` and puts them where weights are.
+  const float* floats(int64_t size, FunctionRef<void(float* out)> fill);
 
   const weights::WeightSource& source_;
   NameMap names_;
   WeightStorage counted_;
   WeightStorage* storage_;
   ThreadPool* pool_ = nullptr;
+  WeightPlacement placement_;
   size_t used_ = 0;
   std::set<std::string, std::less<>> asked_;
   Status status_;

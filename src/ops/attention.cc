@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
+#include "ops/device_ops.h"
 
 namespace pelton::ops {
 namespace {
@@ -255,6 +256,7 @@ Status kv_append(StepContext& context, const KvAppendArgs& args) {
   check(args.keys.dtype == DType::kF32 && args.values.dtype == DType::kF32,
         "keys and values must be f32");
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::kv_append(context, args);
   const auto append = [&](int64_t t) {
     const int32_t slot = args.slots[static_cast<size_t>(t)];
     check(slot >= 0, "negative page slot");
@@ -280,6 +282,7 @@ Status attention(StepContext& context, const AttentionArgs& args) {
   check_args(args, context.planning());
   const int64_t rows = args.queries.num_rows();
   if (rows == 0) return {};
+  if (context.device != nullptr) return on_device::attention(context, args);
   const Plan plan = make_plan(context, args);
   const memory::StepArena::Scope scope(context.arena);
   const Scratch scratch = take_scratch(context, args, plan);

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
+#include "ops/device_ops.h"
 
 namespace pelton::ops {
 namespace {
@@ -49,6 +50,7 @@ Status rms_norm(StepContext& context, const RmsNormArgs& args) {
   check_same_shape(args.x, target);
   check(args.weight != nullptr || context.planning(), "rms_norm needs a weight");
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::rms_norm(context, args);
   const int64_t d = innermost(args.x);
   const int64_t norms = args.x.row_elements() / std::max<int64_t>(d, 1);
   const bool add = args.residual != nullptr;
@@ -65,6 +67,7 @@ Status layer_norm(StepContext& context, const LayerNormArgs& args) {
   check_same_shape(args.x, args.out);
   check(args.weight != nullptr || context.planning(), "layer_norm needs a weight");
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::layer_norm(context, args);
   const int64_t d = args.x.row_elements();
   for_each_row(context, args.x.num_rows(), d, [&](int64_t t) {
     context.cpu.rows.layer_norm(args.x.row_f32(t), args.weight, args.bias, d, args.eps,
@@ -80,6 +83,13 @@ Result<RopeAngles> rope_angles(StepContext& context, std::span<const int32_t> po
   RopeAngles angles{context.arena.rows(DType::kF32, rows, half),
                     context.arena.rows(DType::kF32, rows, half)};
   if (context.planning()) return angles;
+  if (context.device != nullptr) {
+    if (Status s = on_device::rope_angles(context, positions, inv_freq, magnitude, angles);
+        !s.ok()) {
+      return s;
+    }
+    return angles;
+  }
   // A sine costs about as much as sixteen ordinary elements.
   for_each_row(context, rows, half * 16, [&](int64_t t) {
     float* cosines = angles.cos.row_f32(t);
@@ -104,6 +114,7 @@ Status rope(StepContext& context, const Tensor& x, const RopeAngles& angles, Rop
         "rope angles do not match the rows");
   check(2 * half <= x.shape[2], "rotary_dim exceeds head_dim");
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::rope(context, x, angles, pairing);
   const auto kernel = pairing == RopePairing::kHalves ? context.cpu.rows.rope_halves
                                                       : context.cpu.rows.rope_adjacent;
   for_each_row(context, x.num_rows(), x.row_elements(), [&](int64_t t) {
@@ -122,6 +133,7 @@ Status gated_activation(StepContext& context, Activation activation, const Tenso
   check_same_shape(gate, up);
   check_same_shape(gate, out);
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::activate(context, activation, gate, &up, out);
   const auto kernel = context.cpu.rows.activate[static_cast<size_t>(activation)];
   const int64_t n = gate.row_elements();
   for_each_row(context, gate.num_rows(), n,
@@ -132,6 +144,7 @@ Status gated_activation(StepContext& context, Activation activation, const Tenso
 Status activate(StepContext& context, Activation activation, const Tensor& x) {
   check_f32(x);
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::activate(context, activation, x, nullptr, x);
   const auto kernel = context.cpu.rows.activate[static_cast<size_t>(activation)];
   const int64_t n = x.row_elements();
   for_each_row(context, x.num_rows(), n,
@@ -143,6 +156,7 @@ Status soft_cap(StepContext& context, const Tensor& x, float cap) {
   check_f32(x);
   check(cap > 0.0f, "soft cap must be positive");
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::soft_cap(context, x, cap);
   const int64_t n = x.row_elements();
   for_each_row(context, x.num_rows(), n,
                [&](int64_t t) { context.cpu.rows.soft_cap(x.row_f32(t), n, cap); });
@@ -152,6 +166,7 @@ Status soft_cap(StepContext& context, const Tensor& x, float cap) {
 Status add(StepContext& context, const Tensor& x, const Tensor& y) {
   check_same_shape(x, y);
   if (context.planning()) return {};
+  if (context.device != nullptr) return on_device::add(context, x, y);
   const int64_t n = x.row_elements();
   for_each_row(context, x.num_rows(), n,
                [&](int64_t t) { context.cpu.rows.add(x.row_f32(t), y.row_f32(t), n); });
@@ -166,11 +181,11 @@ Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_
       out.num_rows() == static_cast<int64_t>(rows.size()) && out.row_elements() == x.row_elements(),
       "gather_rows: shapes do not match");
   if (context.planning()) return {};
-  for (int64_t i = 0; i < out.num_rows(); ++i) {
-    const int32_t row = rows[static_cast<size_t>(i)];
+  for (const int32_t row : rows)
     check(row >= 0 && row < x.num_rows(), "gather_rows: row outside the tensor");
-    std::copy_n(x.row_f32(row), x.row_elements(), out.row_f32(i));
-  }
+  if (context.device != nullptr) return on_device::gather_rows(context, x, rows, out);
+  for (int64_t i = 0; i < out.num_rows(); ++i)
+    std::copy_n(x.row_f32(rows[static_cast<size_t>(i)]), x.row_elements(), out.row_f32(i));
   return {};
 }
 

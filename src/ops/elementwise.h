@@ -47,7 +47,7 @@ struct RopeAngles {
   Tensor sin;
 };
 // angle = float(position) * inv_freq[i], both f32 as in the reference; cos and sin times
-// `magnitude` (YaRN, LongRoPE).
+// `magnitude` (YaRN, LongRoPE). `inv_freq` lies where weights lie (on a device: in its memory).
 Result<RopeAngles> rope_angles(StepContext& context, std::span<const int32_t> positions,
                                std::span<const float> inv_freq, float magnitude);
 // Rotates the first rotary_dim elements of each head of x [T, H, D] in place.

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/packing.h"
+#include "ops/device_ops.h"
 #include "pelton/status.h"
 
 namespace pelton::ops {
@@ -272,6 +273,7 @@ void dequantize_row(const kernels::WeightMatrix& weight, int64_t row, float* out
 
 Status matmul(StepContext& context, const MatmulArgs& args) {
   check_shapes(args);
+  if (context.device != nullptr) return on_device::matmul(context, args);
   const memory::StepArena::Scope scope(context.arena);
   Activations a;
   a.x = &args.x;
@@ -304,6 +306,7 @@ Status embedding(StepContext& context, const EmbeddingArgs& args) {
                               std::to_string(table.rows));
     }
   }
+  if (context.device != nullptr) return on_device::embedding(context, args);
   context.pool.parallel_for(count, [&](int64_t i, int) {
     float* out = args.out.row_f32(i);
     kernels::dequantize_weight_row(table, args.ids[static_cast<size_t>(i)], out);

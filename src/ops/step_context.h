@@ -1,24 +1,40 @@
-// Everything an op needs besides its tensors: scratch, threads, the kernel table, and the trace
-// hook. Passed down the forward, never global. In plan mode (a counting arena) ops only take their
-// scratch and return.
+// Everything an op needs besides its tensors: scratch, threads or a device, the kernels, and the
+// trace hook. Passed down the forward, never global. In plan mode (a counting arena) ops only take
+// their scratch and return.
 #pragma once
 
+#include <span>
 #include <string_view>
 
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 #include "core/trace.h"
+#include "device/device.h"
 #include "kernels/params/matmul.h"
+#include "memory/mirror.h"
 #include "memory/step_arena.h"
 
 namespace pelton::kernels {
 struct CpuKernels;
-}
+struct DeviceKernels;
+}  // namespace pelton::kernels
 
 namespace pelton::ops {
 
 // The kernels of one ISA level, for a context.
 const kernels::CpuKernels& kernels_of(IsaLevel level);
+// The CUDA backend's; in a build without it their launches refuse.
+const kernels::DeviceKernels& cuda_kernels();
+
+// The device that a step runs on. Tensors, weights and pages are then in its memory, and the host
+// integers of the step (ids, positions, slots, slices, tables, rows) lie in `inputs`, which was
+// sent before the forward.
+struct DeviceStep {
+  const device::Caps& caps;
+  const kernels::DeviceKernels& kernels;
+  device::Stream* stream = nullptr;        // null in plan mode
+  const memory::Mirror* inputs = nullptr;  // null in plan mode
+};
 
 struct StepContext {
   memory::StepArena& arena;
@@ -26,14 +42,19 @@ struct StepContext {
   const kernels::CpuKernels& cpu;
   kernels::ActivationPrecision activations = kernels::ActivationPrecision::kInt8;
   TraceSink* sink = nullptr;
-  int layer = -1;  // set by the forward, for trace names
+  int layer = -1;                      // set by the forward, for trace names
+  const DeviceStep* device = nullptr;  // null: the CPU
 
   bool planning() const { return arena.is_counting(); }
   void trace(std::string_view name, const Tensor& tensor) const {
     if (sink != nullptr && !planning()) [[unlikely]] {
-      sink->on_tensor(layer, name, tensor);
+      show(name, tensor);
     }
   }
+
+ private:
+  // From a device the sink sees a copy, and everything before it is waited for.
+  void show(std::string_view name, const Tensor& tensor) const;
 };
 
 }  // namespace pelton::ops

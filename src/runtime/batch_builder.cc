@@ -1,47 +1,93 @@
 #include "runtime/batch_builder.h"
 
-#include "base/check.h"
+#include <algorithm>
 
 namespace pelton::runtime {
 
-BatchBuilder::BatchBuilder(int32_t max_tokens, int32_t max_sequences, int32_t block_tokens)
-    : block_tokens_(block_tokens) {
-  const auto tokens = static_cast<size_t>(max_tokens);
-  const auto sequences = static_cast<size_t>(max_sequences);
-  token_ids_.reserve(tokens);
-  positions_.reserve(tokens);
-  slots_.reserve(tokens);
-  logit_rows_.reserve(tokens);
-  slices_.reserve(sequences);
-  logit_ranges_.reserve(sequences);
+size_t BatchBuilder::lay_out(const BatchLimits& limits, bool with_tables, std::byte* base,
+                             Arrays* arrays) {
+  constexpr size_t kAlignment = 64;
+  size_t used = 0;
+  const auto place = [&]<typename T>(Array<T>& array, size_t capacity) {
+    array.data = base == nullptr ? nullptr : reinterpret_cast<T*>(base + used);
+    array.capacity = capacity;
+    used += (capacity * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  const auto tokens = static_cast<size_t>(limits.max_tokens);
+  const auto sequences = static_cast<size_t>(limits.max_sequences);
+  place(arrays->token_ids, tokens);
+  place(arrays->positions, tokens);
+  place(arrays->slots, tokens);
+  place(arrays->logit_rows, tokens);
+  place(arrays->slices, sequences);
+  const auto blocks = static_cast<size_t>(
+      (int64_t{limits.max_model_len} + limits.block_tokens - 1) / limits.block_tokens);
+  place(arrays->tables, with_tables ? sequences * blocks : 0);
+  return used;
+}
+
+size_t BatchBuilder::storage_bytes(const BatchLimits& limits) {
+  Arrays arrays;
+  return lay_out(limits, true, nullptr, &arrays);
+}
+
+BatchBuilder::BatchBuilder(const BatchLimits& limits) : limits_(limits), copies_tables_(false) {
+  Arrays sizes;
+  constexpr size_t kSlack = 64;  // for aligning the vector's memory
+  own_storage_.resize(lay_out(limits, false, nullptr, &sizes) + kSlack);
+  const auto skew = reinterpret_cast<uintptr_t>(own_storage_.data()) % kSlack;
+  lay_out(limits, false, own_storage_.data() + (kSlack - skew) % kSlack, &arrays_);
+  logit_ranges_.reserve(static_cast<size_t>(limits.max_sequences));
+}
+
+BatchBuilder::BatchBuilder(const BatchLimits& limits, std::span<std::byte> storage)
+    : limits_(limits), copies_tables_(true) {
+  check(storage.size() >= storage_bytes(limits), "the batch's storage is smaller than its limits");
+  lay_out(limits, true, storage.data(), &arrays_);
+  logit_ranges_.reserve(static_cast<size_t>(limits.max_sequences));
+}
+
+const int32_t* BatchBuilder::table_of(const sched::SequenceStep& step) {
+  if (!copies_tables_) return step.blocks.data();
+  const int32_t* begin = arrays_.tables.data + arrays_.tables.size;
+  // Blocks beyond the step's last row are not read.
+  const auto rows = static_cast<int32_t>(step.tokens.size());
+  const int32_t tokens = step.first_position + rows;
+  const int32_t blocks = (tokens + limits_.block_tokens - 1) / limits_.block_tokens;
+  for (const int32_t block : step.blocks.first(static_cast<size_t>(blocks)))
+    arrays_.tables.push_back(block);
+  return begin;
 }
 
 nn::StepBatch BatchBuilder::build(const sched::StepPlan& plan) {
-  token_ids_.clear();
-  positions_.clear();
-  slots_.clear();
-  slices_.clear();
-  logit_rows_.clear();
+  Arrays& a = arrays_;
+  a.token_ids.size = a.positions.size = a.slots.size = a.logit_rows.size = 0;
+  a.slices.size = a.tables.size = 0;
   logit_ranges_.clear();
   for (const sched::SequenceStep& step : plan.sequences) {
-    const auto first_row = static_cast<int32_t>(token_ids_.size());
+    const auto first_row = static_cast<int32_t>(a.token_ids.size);
     const auto rows = static_cast<int32_t>(step.tokens.size());
     check(rows > 0, "a sequence of a step has at least one row");
-    check(static_cast<int64_t>(step.blocks.size()) * block_tokens_ >= step.first_position + rows,
+    check(static_cast<int64_t>(step.blocks.size()) * limits_.block_tokens >=
+              step.first_position + rows,
           "a sequence's block table does not cover its rows");
-    slices_.push_back({first_row, rows, step.first_position + rows, step.blocks.data()});
-    const auto first_logit = static_cast<int32_t>(logit_rows_.size());
+    a.slices.push_back({first_row, rows, step.first_position + rows, table_of(step)});
+    const auto first_logit = static_cast<int32_t>(a.logit_rows.size);
     for (int32_t i = 0; i < rows; ++i) {
       const int32_t position = step.first_position + i;
-      token_ids_.push_back(step.tokens[static_cast<size_t>(i)]);
-      positions_.push_back(position);
-      slots_.push_back(step.blocks[static_cast<size_t>(position / block_tokens_)] * block_tokens_ +
-                       position % block_tokens_);
-      if (step.all_logits || (step.samples && i == rows - 1)) logit_rows_.push_back(first_row + i);
+      a.token_ids.push_back(step.tokens[static_cast<size_t>(i)]);
+      a.positions.push_back(position);
+      a.slots.push_back(step.blocks[static_cast<size_t>(position / limits_.block_tokens)] *
+                            limits_.block_tokens +
+                        position % limits_.block_tokens);
+      if (step.all_logits || (step.samples && i == rows - 1)) a.logit_rows.push_back(first_row + i);
     }
-    logit_ranges_.push_back({first_logit, static_cast<int32_t>(logit_rows_.size()) - first_logit});
+    logit_ranges_.push_back({first_logit, static_cast<int32_t>(a.logit_rows.size) - first_logit});
   }
-  return {token_ids_, positions_, slots_, slices_, logit_rows_};
+  used_bytes_ = static_cast<size_t>(reinterpret_cast<std::byte*>(a.tables.data + a.tables.size) -
+                                    reinterpret_cast<std::byte*>(a.token_ids.data));
+  return {a.token_ids.span(), a.positions.span(), a.slots.span(), a.slices.span(),
+          a.logit_rows.span()};
 }
 
 }  // namespace pelton::runtime

@@ -1,22 +1,40 @@
 // StepPlan -> StepBatch: flattens the plan's sequences into rows, positions, page slots and slices.
-// Storage is kept from step to step, so that a warm builder does not allocate.
+// Storage is kept from step to step and has its full size from the beginning, so building does not
+// allocate and every array keeps its address.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "nn/step_batch.h"
 #include "sched/step_plan.h"
 
 namespace pelton::runtime {
 
+struct BatchLimits {
+  int32_t max_tokens = 0;
+  int32_t max_sequences = 0;
+  int32_t max_model_len = 0;
+  int32_t block_tokens = 0;
+};
+
 class BatchBuilder {
  public:
-  BatchBuilder(int32_t max_tokens, int32_t max_sequences, int32_t block_tokens);
+  // In memory of its own; block tables stay where the plan has them.
+  explicit BatchBuilder(const BatchLimits& limits);
+  // Everything that a forward reads, block tables too, in `storage` (storage_bytes, 64-byte
+  // aligned), which must outlive the builder: it is sent to a device as a whole.
+  BatchBuilder(const BatchLimits& limits, std::span<std::byte> storage);
+  static size_t storage_bytes(const BatchLimits& limits);
 
-  // Valid until the next call; refers to the plan's block tables, which must live as long.
+  // Valid until the next call; refers to the plan's block tables, which must live as long (unless
+  // storage was given).
   nn::StepBatch build(const sched::StepPlan& plan);
+  // Bytes of the storage that the last batch uses.
+  size_t used_bytes() const { return used_bytes_; }
 
   // For each of the plan's sequences, the first of its rows among the logits and how many there
   // are.
@@ -27,12 +45,37 @@ class BatchBuilder {
   std::span<const LogitRange> logit_ranges() const { return logit_ranges_; }
 
  private:
-  int32_t block_tokens_;
-  std::vector<int32_t> token_ids_;
-  std::vector<int32_t> positions_;
-  std::vector<int32_t> slots_;
-  std::vector<kernels::SequenceSlice> slices_;
-  std::vector<int32_t> logit_rows_;
+  // An array of fixed capacity within the storage.
+  template <typename T>
+  struct Array {
+    T* data = nullptr;
+    size_t size = 0;
+    size_t capacity = 0;
+
+    void push_back(const T& value) {
+      check(size < capacity, "a step is larger than its limits");
+      data[size++] = value;
+    }
+    std::span<const T> span() const { return {data, size}; }
+  };
+  struct Arrays {
+    Array<int32_t> token_ids;
+    Array<int32_t> positions;
+    Array<int32_t> slots;
+    Array<int32_t> logit_rows;
+    Array<kernels::SequenceSlice> slices;
+    Array<int32_t> tables;  // last: only its used part is sent
+  };
+  // Lays the arrays out from `base` (null: sizes only) and returns the bytes they take.
+  static size_t lay_out(const BatchLimits& limits, bool with_tables, std::byte* base,
+                        Arrays* arrays);
+  const int32_t* table_of(const sched::SequenceStep& step);
+
+  BatchLimits limits_;
+  bool copies_tables_;
+  std::vector<std::byte> own_storage_;
+  Arrays arrays_;
+  size_t used_bytes_ = 0;
   std::vector<LogitRange> logit_ranges_;
 };
 

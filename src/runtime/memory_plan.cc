@@ -31,11 +31,14 @@ size_t dry_run(const models::Model& model, const kv::KvPages& pages, int32_t row
 }  // namespace
 
 size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads, IsaLevel isa,
-                    kernels::ActivationPrecision activations) {
+                    kernels::ActivationPrecision activations, const ops::DeviceStep* device) {
   memory::StepArena arena = memory::StepArena::counting();
   ThreadPool pool(threads);
-  ops::StepContext context{
-      .arena = arena, .pool = pool, .cpu = ops::kernels_of(isa), .activations = activations};
+  ops::StepContext context{.arena = arena,
+                           .pool = pool,
+                           .cpu = ops::kernels_of(isa),
+                           .activations = activations,
+                           .device = device};
   const auto pages = kv::KvPages::create({.layers = models::kv_shape(model.config()),
                                           .block_tokens = shape.block_tokens,
                                           .format = shape.kv_format},
@@ -51,6 +54,19 @@ size_t plan_scratch(const models::Model& model, const EngineShape& shape, int th
   const size_t decode =
       dry_run(model, *pages, sequences, sequences, std::min(logit_rows, sequences), shape, context);
   return std::max({one, many, decode});
+}
+
+BatchLimits batch_limits(const EngineShape& shape) {
+  return {.max_tokens = shape.max_num_batched_tokens,
+          .max_sequences = shape.max_num_seqs,
+          .max_model_len = shape.max_model_len,
+          .block_tokens = shape.block_tokens};
+}
+
+size_t logit_bytes(const EngineShape& shape, int32_t vocab_size) {
+  const auto rows =
+      static_cast<size_t>(std::min(shape.max_logit_rows, shape.max_num_batched_tokens));
+  return rows * static_cast<size_t>(vocab_size) * sizeof(float);
 }
 
 }  // namespace pelton::runtime

@@ -9,6 +9,7 @@
 
 #include "kv/pages/kv_pages.h"
 #include "models/model.h"
+#include "runtime/batch_builder.h"
 
 namespace pelton::runtime {
 
@@ -19,14 +20,19 @@ struct EngineShape {
   int32_t max_logit_rows = 16;  // rows of one step whose logits may be wanted
   int32_t block_tokens = 32;
   kernels::KvFormat kv_format = kernels::KvFormat::kF16;
-  size_t memory_limit = 0;  // bytes of anonymous memory in all; 0 = what the context needs
+  size_t memory_limit = 0;  // bytes of memory in all; 0 = what the context needs
 };
 
+// Weights, cache and scratch lie in the device's memory when `on_device` is set, else in anonymous
+// host memory.
 struct MemoryPlan {
-  size_t weights = 0;   // repacked weights, anonymous
+  bool on_device = false;
+  size_t weights = 0;   // repacked weights
   size_t kv_cache = 0;  // all blocks
   size_t scratch = 0;   // one step's arena
   size_t host = 0;      // tokenizer, tables, threads, program
+  size_t inputs = 0;    // a step's integers: as much on the device as in pinned host memory
+  size_t pinned = 0;    // host memory that the device copies to and from: inputs and logits
   size_t mapped_weights =
       0;  // used in place where the file is mapped; reclaimable by the system, not anonymous
 
@@ -37,13 +43,19 @@ struct MemoryPlan {
   size_t streamed_weights = 0;  // bytes that one decoded token reads
   size_t parameters = 0;
 
-  size_t anonymous() const { return weights + kv_cache + scratch + host; }
+  size_t anonymous() const { return host + (on_device ? pinned : weights + kv_cache + scratch); }
+  size_t device() const { return on_device ? weights + kv_cache + scratch + inputs : 0; }
   int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
 };
 
-// Scratch of one step of `model` at the shape's widest, run by `threads` threads at level `isa`:
-// some ops' scratch depends on them.
+// Scratch of one step of `model` at the shape's widest, run by `threads` threads at level `isa`
+// (some ops' scratch depends on them) or on `device`.
 size_t plan_scratch(const models::Model& model, const EngineShape& shape, int threads, IsaLevel isa,
-                    kernels::ActivationPrecision activations);
+                    kernels::ActivationPrecision activations,
+                    const ops::DeviceStep* device = nullptr);
+
+BatchLimits batch_limits(const EngineShape& shape);
+// Bytes of the logits that one step may give.
+size_t logit_bytes(const EngineShape& shape, int32_t vocab_size);
 
 }  // namespace pelton::runtime

@@ -24,8 +24,9 @@ TEST(StepPath, AllocatesNothingAfterWarmUp) {
   const auto plan = engine::plan_memory(**files, &options);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   ThreadPool pool(options.threads);
-  auto loaded = engine::LoadedModel::load(std::move(files).value(), options.max_model_len,
-                                          plan->weights, pool);
+  auto loaded = engine::LoadedModel::load(
+      std::move(files).value(),
+      {.context_len = options.max_model_len, .weight_bytes = plan->weights}, pool);
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
   const runtime::EngineShape shape{.max_model_len = options.max_model_len,
                                    .max_num_seqs = options.max_num_seqs,
@@ -54,7 +55,7 @@ TEST(StepPath, AllocatesNothingAfterWarmUp) {
   sampled.reserve(static_cast<size_t>(options.max_num_seqs));
   const auto step = [&] {
     const sched::StepPlan& step_plan = scheduler.plan();
-    const Tensor logits = (*runner)->run(step_plan);
+    const Tensor logits = *(*runner)->run(step_plan);
     sampled.clear();
     for (size_t i = 0; i < step_plan.sequences.size(); ++i) {
       if (!step_plan.sequences[i].samples) continue;

@@ -46,8 +46,7 @@ class FakeStream final : public Stream {
     device_.check_range(target, bytes, "fill");
     const FakeDevice::Outcome outcome = device_.note(FakeCall::kFill);
     if (!outcome.status.ok()) return outcome.status;
-    const int byte = outcome.corrupt ? 0xFF : value;
-    push([=] { std::memset(target, byte, bytes); });
+    push([=] { std::memset(target, value, bytes); });
     return {};
   }
 
@@ -96,7 +95,7 @@ class FakeStream final : public Stream {
   Status copy(FakeCall kind, void* target, const void* source, size_t bytes) {
     const FakeDevice::Outcome outcome = device_.note(kind);
     if (!outcome.status.ok()) return outcome.status;
-    push([=, corrupt = outcome.corrupt] {
+    push([=, corrupt = outcome.corrupt && kind == FakeCall::kCopyToHost] {
       if (corrupt) {
         std::memset(target, 0xFF, bytes);
       } else if (bytes > 0) {

@@ -33,7 +33,7 @@ enum class FakeCall : uint8_t {
 enum class FakeFault : uint8_t {
   kError,    // the call fails and the device is at fault
   kHang,     // nothing queued from this call on is ever done; waiting gives up
-  kCorrupt,  // a copy's or fill's target becomes 0xFF bytes (NaN); other calls do what they should
+  kCorrupt,  // a copy to the host brings 0xFF bytes (NaN); other calls do what they should
 };
 
 class FakeDevice final : public Device {

@@ -40,7 +40,8 @@ size_t kv_token_bytes(const KvConfig& config) {
   return kv_block_bytes(config) / static_cast<size_t>(config.block_tokens);
 }
 
-Result<KvPages> KvPages::create(const KvConfig& config, int32_t num_blocks) {
+Result<KvPages> KvPages::create(const KvConfig& config, int32_t num_blocks,
+                                device::Device* device) {
   check(num_blocks >= 0, "negative number of blocks");
   const size_t block = kv_block_bytes(config);
   const auto bytes = checked_mul(block, static_cast<size_t>(num_blocks));
@@ -48,12 +49,19 @@ Result<KvPages> KvPages::create(const KvConfig& config, int32_t num_blocks) {
     return resource_exhausted(
         fmt::format("{} blocks of {} bytes of keys and values", num_blocks, block));
   }
-  Result<memory::Region> region = memory::Region::allocate(*bytes);
-  if (!region.ok()) return region.status().with_context("keys and values");
   KvPages pages;
+  if (device != nullptr) {
+    auto region = memory::DeviceRegion::allocate(*device, *bytes);
+    if (!region.ok()) return region.status().with_context("keys and values");
+    pages.on_device_ = true;
+    pages.device_region_ = std::move(*region);
+  } else {
+    auto region = memory::Region::allocate(*bytes);
+    if (!region.ok()) return region.status().with_context("keys and values");
+    pages.region_ = std::move(*region);
+  }
   pages.config_ = config;
   pages.num_blocks_ = num_blocks;
-  pages.region_ = std::move(*region);
   size_t offset = 0;
   for (const KvLayerShape& shape : config.layers) {
     pages.layer_offsets_.push_back(offset);
@@ -67,7 +75,7 @@ kernels::KvLayerView KvPages::layer(int index) const {
   check(index >= 0 && index < static_cast<int>(config_.layers.size()), "no such layer");
   const KvLayerShape& shape = config_.layers[static_cast<size_t>(index)];
   // Pages without blocks, as dry runs have them, lie nowhere.
-  std::byte* base = region_.bytes().data();
+  std::byte* base = storage().data();
   std::byte* keys = base == nullptr ? nullptr : base + layer_offsets_[static_cast<size_t>(index)];
   return {.keys = keys,
           .values = keys == nullptr ? nullptr : keys + half_bytes(config_, shape),
@@ -78,13 +86,19 @@ kernels::KvLayerView KvPages::layer(int index) const {
           .format = config_.format};
 }
 
-void KvPages::copy_block(int32_t source, int32_t target) {
+Status KvPages::copy_block(int32_t source, int32_t target, device::Stream* stream) {
   check(source >= 0 && source < num_blocks_ && target >= 0 && target < num_blocks_,
         "no such block");
-  if (source == target) return;
-  std::byte* base = region_.bytes().data();
-  std::memcpy(base + static_cast<size_t>(target) * block_bytes_,
-              base + static_cast<size_t>(source) * block_bytes_, block_bytes_);
+  if (source == target) return {};
+  std::byte* base = storage().data();
+  std::byte* to = base + static_cast<size_t>(target) * block_bytes_;
+  const std::byte* from = base + static_cast<size_t>(source) * block_bytes_;
+  if (on_device_) {
+    check(stream != nullptr, "pages on a device are copied by a stream");
+    return stream->copy_within(to, from, block_bytes_);
+  }
+  std::memcpy(to, from, block_bytes_);
+  return {};
 }
 
 }  // namespace pelton::kv

@@ -1,0 +1,22 @@
+// Launches of the CUDA kernels: defined beside the kernels, or as refusals in a build without CUDA.
+#pragma once
+
+#include "kernels/params/device_kernels.h"
+
+namespace pelton::kernels::cuda {
+
+Status rms_norm(const NormParams& params, device::Stream& stream);
+Status layer_norm(const NormParams& params, device::Stream& stream);
+Status rope_angles(const RopeAnglesParams& params, device::Stream& stream);
+Status rope(const RopeParams& params, device::Stream& stream);
+Status activate(const ActivateParams& params, device::Stream& stream);
+Status soft_cap(const SoftCapParams& params, device::Stream& stream);
+Status add(const AddParams& params, device::Stream& stream);
+Status gather_rows(const GatherParams& params, device::Stream& stream);
+Status embedding(const EmbeddingParams& params, device::Stream& stream);
+Status append(const AppendParams& params, device::Stream& stream);
+
+Status matmul_plain(const MatmulParams& params, device::Stream& stream);
+Status attention_plain(const AttentionParams& params, device::Stream& stream);
+
+}  // namespace pelton::kernels::cuda

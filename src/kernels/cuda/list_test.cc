@@ -1,0 +1,88 @@
+#include "kernels/cuda/list.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace pelton::kernels::cuda {
+namespace {
+
+constexpr WeightFormat kStored[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBF16};
+
+TEST(CudaListTest, EveryProductOfAStoredFormatHasAKernel) {
+  const device::Caps caps = device::h200_caps();
+  for (const WeightFormat format : kStored) {
+    for (const int64_t m : {1, 3, 64, 8192}) {
+      for (const int64_t n : {1, 37, 4096, 128256}) {
+        for (const int64_t k : {1, 33, 576, 14336}) {
+          const MatmulProblem p{.m = m, .n = n, .k = k, .format = format};
+          const MatmulEntry* entry = choose(device_kernels().matmul, caps, p);
+          ASSERT_NE(entry, nullptr) << to_string(p);
+          EXPECT_GT(entry->cost(caps, p), 0) << to_string(p);
+        }
+      }
+    }
+  }
+  const MatmulProblem packed{.m = 1, .n = 16, .k = 256, .format = WeightFormat::kQ4_K};
+  EXPECT_EQ(choose(device_kernels().matmul, caps, packed), nullptr);
+}
+
+TEST(CudaListTest, EveryHeadSizeAndPageFormatHasAnAttentionKernel) {
+  const device::Caps caps = device::h200_caps();
+  for (int32_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (const KvFormat format :
+         {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kFp8, KvFormat::kInt8}) {
+      const AttentionProblem p{.rows = 5,
+                               .num_sequences = 2,
+                               .max_rows = 4,
+                               .max_context = 100,
+                               .heads = 9,
+                               .kv_heads = 3,
+                               .head_dim = head_dim,
+                               .block_tokens = 32,
+                               .format = format,
+                               .window = true,
+                               .soft_cap = true,
+                               .sinks = true,
+                               .alibi = true};
+      EXPECT_NE(choose(device_kernels().attention, caps, p), nullptr) << to_string(p);
+    }
+  }
+}
+
+TEST(CudaListTest, OtherChipsAreNotServed) {
+  device::Caps caps = device::h200_caps();
+  caps.compute_major = 8;
+  const MatmulProblem p{.m = 1, .n = 16, .k = 32};
+  EXPECT_EQ(choose(device_kernels().matmul, caps, p), nullptr);
+}
+
+TEST(CudaListTest, NamesAreUnique) {
+  std::set<std::string> names;
+  for (const MatmulEntry& entry : device_kernels().matmul)
+    EXPECT_TRUE(names.insert(entry.name).second);
+  names.clear();
+  for (const AttentionEntry& entry : device_kernels().attention)
+    EXPECT_TRUE(names.insert(entry.name).second);
+}
+
+TEST(ChooseTest, TheCheapestThatSupportsTheProblemWinsAndOrderBreaksTies) {
+  const auto launch = [](const MatmulParams&, device::Stream&) { return Status(); };
+  const auto scratch = [](const device::Caps&, const MatmulProblem&) { return size_t{0}; };
+  const auto any = [](const device::Caps&, const MatmulProblem&) { return true; };
+  const auto few = [](const device::Caps&, const MatmulProblem& p) { return p.m <= 4; };
+  const auto one = [](const device::Caps&, const MatmulProblem&) { return 1.0; };
+  const auto two = [](const device::Caps&, const MatmulProblem&) { return 2.0; };
+  const MatmulEntry entries[] = {{"slow", any, two, scratch, launch},
+                                 {"few", few, one, scratch, launch},
+                                 {"few again", few, one, scratch, launch}};
+  const std::span<const MatmulEntry> list(entries);
+  const device::Caps caps;
+  EXPECT_STREQ(choose(list, caps, MatmulProblem{.m = 4})->name, "few");
+  EXPECT_STREQ(choose(list, caps, MatmulProblem{.m = 5})->name, "slow");
+  EXPECT_EQ(choose(list.subspan(1), caps, MatmulProblem{.m = 5}), nullptr);
+}
+
+}  // namespace
+}  // namespace pelton::kernels::cuda

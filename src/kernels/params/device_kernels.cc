@@ -1,0 +1,20 @@
+#include "kernels/params/device_kernels.h"
+
+#include <fmt/format.h>
+
+namespace pelton::kernels {
+
+std::string to_string(const MatmulProblem& p) {
+  return fmt::format("m {}, n {}, k {}, {}{}{}", p.m, p.n, p.k, weight_format_name(p.format),
+                     p.bias ? ", bias" : "", p.accumulate ? ", accumulate" : "");
+}
+
+std::string to_string(const AttentionProblem& p) {
+  return fmt::format(
+      "{} rows of {} sequences, context {}, {} heads over {} of {}, {} pages of {}{}{}{}{}", p.rows,
+      p.num_sequences, p.max_context, p.heads, p.kv_heads, p.head_dim, kv_format_name(p.format),
+      p.block_tokens, p.window ? ", window" : "", p.soft_cap ? ", soft cap" : "",
+      p.sinks ? ", sinks" : "", p.alibi ? ", alibi" : "");
+}
+
+}  // namespace pelton::kernels

@@ -1,0 +1,311 @@
+#include "kernels/ref/device_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cpu/packing.h"
+#include "kernels/ref/attention.h"
+#include "kernels/ref/matmul.h"
+#include "kernels/ref/rows.h"
+
+namespace pelton::kernels::ref {
+namespace {
+
+template <typename Params>
+using Body = void (*)(const Params& params);
+
+// Queues the body and reports like a launch.
+template <typename Params, Body<Params> kBody>
+Status launch(const Params& params, device::Stream& stream) {
+  if (Status s = stream.call([params] { kBody(params); }); !s.ok()) return s;
+  return stream.launched("reference");
+}
+
+std::span<const float> part(const float* data, int64_t count) {
+  return {data, static_cast<size_t>(count)};
+}
+
+// norm(x) of every group into out, or added to it.
+template <typename Norm>
+void norm_rows(const NormParams& p, const Norm& norm) {
+  std::vector<float> row(static_cast<size_t>(p.d));
+  for (int64_t i = 0; i < p.rows * p.groups; ++i) {
+    const int64_t t = i / p.groups;
+    const int64_t skip = i % p.groups * p.d;
+    norm(part(p.x + t * p.x_stride + skip, p.d), row);
+    float* out = p.out + t * p.out_stride + skip;
+    for (int64_t c = 0; c < p.d; ++c) {
+      const float value = row[static_cast<size_t>(c)];
+      out[c] = p.accumulate ? out[c] + value : value;
+    }
+  }
+}
+
+void rms_norm_rows(const NormParams& p) {
+  norm_rows(p, [&](std::span<const float> x, std::span<float> out) {
+    rms_norm(x, part(p.weight, p.d), static_cast<double>(p.eps), out);
+  });
+}
+
+void layer_norm_rows(const NormParams& p) {
+  norm_rows(p, [&](std::span<const float> x, std::span<float> out) {
+    layer_norm(x, part(p.weight, p.d),
+               p.bias == nullptr ? std::span<const float>() : part(p.bias, p.d),
+               static_cast<double>(p.eps), out);
+  });
+}
+
+void rope_angles(const RopeAnglesParams& p) {
+  for (int64_t t = 0; t < p.rows; ++t) {
+    for (int64_t i = 0; i < p.half; ++i) {
+      const double angle = static_cast<float>(p.positions[t]) * p.inv_freq[i];
+      p.cosines[t * p.half + i] = static_cast<float>(std::cos(angle)) * p.magnitude;
+      p.sines[t * p.half + i] = static_cast<float>(std::sin(angle)) * p.magnitude;
+    }
+  }
+}
+
+void rope_rows(const RopeParams& p) {
+  for (int64_t t = 0; t < p.rows; ++t) {
+    for (int64_t h = 0; h < p.heads; ++h) {
+      rope({p.x + t * p.x_stride + h * p.head_dim, static_cast<size_t>(p.head_dim)},
+           part(p.cosines + t * p.half, p.half), part(p.sines + t * p.half, p.half), p.adjacent);
+    }
+  }
+}
+
+void activate_rows(const ActivateParams& p) {
+  static constexpr double (*kFunctions[])(double) = {silu, gelu, gelu_tanh, relu};
+  const auto function = kFunctions[static_cast<size_t>(p.activation)];
+  for (int64_t t = 0; t < p.rows; ++t) {
+    for (int64_t c = 0; c < p.columns; ++c) {
+      const auto value =
+          static_cast<float>(function(static_cast<double>(p.gate[t * p.gate_stride + c])));
+      p.out[t * p.out_stride + c] = p.up == nullptr ? value : value * p.up[t * p.up_stride + c];
+    }
+  }
+}
+
+void soft_cap_rows(const SoftCapParams& p) {
+  const auto cap = static_cast<double>(p.cap);
+  for (int64_t t = 0; t < p.rows; ++t) {
+    for (int64_t c = 0; c < p.columns; ++c) {
+      float& x = p.x[t * p.x_stride + c];
+      x = static_cast<float>(cap * std::tanh(static_cast<double>(x) / cap));
+    }
+  }
+}
+
+void add_rows(const AddParams& p) {
+  for (int64_t t = 0; t < p.rows; ++t) {
+    for (int64_t c = 0; c < p.columns; ++c) p.x[t * p.x_stride + c] += p.y[t * p.y_stride + c];
+  }
+}
+
+void gather(const GatherParams& p) {
+  for (int64_t t = 0; t < p.rows; ++t)
+    std::copy_n(p.x + p.indices[t] * p.x_stride, p.columns, p.out + t * p.out_stride);
+}
+
+void embed(const EmbeddingParams& p) {
+  const int64_t element = weight_format_info(p.format).block_bytes;
+  for (int64_t t = 0; t < p.rows; ++t) {
+    const WeightMatrix row = {p.table + p.ids[t] * p.columns * element,
+                              static_cast<size_t>(p.columns * element),
+                              1,
+                              p.columns,
+                              p.format,
+                              WeightLayout::kSource};
+    float* out = p.out + t * p.out_stride;
+    dequantize_weight_row(row, 0, out);
+    for (int64_t c = 0; c < p.columns; ++c) out[c] *= p.scale;
+  }
+}
+
+// Where one token's codes of one head lie, and its scale in int8 pages.
+struct Place {
+  std::byte* codes;
+  float* scale;
+};
+Place place(const KvLayerView& cache, std::byte* base, int32_t block, int32_t slot, int32_t head) {
+  const int64_t token_bytes = int64_t{cache.head_dim} * kv_element_bytes(cache.format);
+  std::byte* start = base + static_cast<size_t>(block) * cache.block_bytes +
+                     head * cache.block_tokens * kv_head_token_bytes(cache.format, cache.head_dim);
+  return {start + slot * token_bytes,
+          reinterpret_cast<float*>(start + cache.block_tokens * token_bytes) + slot};
+}
+
+template <typename T>
+void put(std::byte* at, int64_t i, T value) {
+  std::memcpy(at + i * static_cast<int64_t>(sizeof(T)), &value, sizeof(T));
+}
+template <typename T>
+T get(const std::byte* at, int64_t i) {
+  T value;
+  std::memcpy(&value, at + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+void store(const KvLayerView& cache, const Place& to, const float* values) {
+  float largest = 0;
+  for (int32_t i = 0; i < cache.head_dim; ++i) largest = std::max(largest, std::fabs(values[i]));
+  const float scale = largest / 127.0f;
+  const float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+  for (int32_t i = 0; i < cache.head_dim; ++i) {
+    const float v = values[i];
+    switch (cache.format) {
+      case KvFormat::kF32:
+        put(to.codes, i, v);
+        break;
+      case KvFormat::kF16:
+        put(to.codes, i, f32_to_f16(v));
+        break;
+      case KvFormat::kBF16:
+        put(to.codes, i, f32_to_bf16(v));
+        break;
+      case KvFormat::kFp8:
+        put(to.codes, i, f32_to_fp8(v));
+        break;
+      case KvFormat::kInt8:
+        put(to.codes, i,
+            static_cast<int8_t>(std::nearbyint(std::clamp(v * inverse, -127.0f, 127.0f))));
+        break;
+    }
+  }
+  if (cache.format == KvFormat::kInt8) *to.scale = scale;
+}
+
+void fetch(const KvLayerView& cache, const Place& from, float* values) {
+  for (int32_t i = 0; i < cache.head_dim; ++i) {
+    switch (cache.format) {
+      case KvFormat::kF32:
+        values[i] = get<float>(from.codes, i);
+        break;
+      case KvFormat::kF16:
+        values[i] = f16_to_f32(get<uint16_t>(from.codes, i));
+        break;
+      case KvFormat::kBF16:
+        values[i] = bf16_to_f32(get<uint16_t>(from.codes, i));
+        break;
+      case KvFormat::kFp8:
+        values[i] = fp8_to_f32(get<uint8_t>(from.codes, i));
+        break;
+      case KvFormat::kInt8:
+        values[i] = static_cast<float>(get<int8_t>(from.codes, i)) * *from.scale;
+        break;
+    }
+  }
+}
+
+void append_rows(const AppendParams& p) {
+  const KvLayerView& cache = p.cache;
+  for (int64_t t = 0; t < p.rows; ++t) {
+    const int32_t block = p.slots[t] / cache.block_tokens;
+    const int32_t slot = p.slots[t] % cache.block_tokens;
+    for (int32_t h = 0; h < cache.num_kv_heads; ++h) {
+      const int64_t skip = int64_t{h} * cache.head_dim;
+      store(cache, place(cache, cache.keys, block, slot, h), p.keys + t * p.key_stride + skip);
+      store(cache, place(cache, cache.values, block, slot, h),
+            p.values + t * p.value_stride + skip);
+    }
+  }
+}
+
+// Keys and values of one KV head of one sequence, as floats.
+struct Head {
+  std::vector<float> keys;
+  std::vector<float> values;
+};
+Head fetch_head(const KvLayerView& cache, const int32_t* blocks, int32_t tokens, int32_t head) {
+  const auto d = static_cast<size_t>(cache.head_dim);
+  Head all{std::vector<float>(static_cast<size_t>(tokens) * d),
+           std::vector<float>(static_cast<size_t>(tokens) * d)};
+  for (int32_t t = 0; t < tokens; ++t) {
+    const int32_t block = blocks[t / cache.block_tokens];
+    const int32_t slot = t % cache.block_tokens;
+    fetch(cache, place(cache, cache.keys, block, slot, head),
+          all.keys.data() + static_cast<size_t>(t) * d);
+    fetch(cache, place(cache, cache.values, block, slot, head),
+          all.values.data() + static_cast<size_t>(t) * d);
+  }
+  return all;
+}
+
+void attend(const AttentionParams& p) {
+  const KvLayerView& cache = p.cache;
+  const int32_t group = p.problem.heads / cache.num_kv_heads;
+  for (int64_t i = 0; i < p.problem.num_sequences; ++i) {
+    const SequenceSlice& s = p.sequences[i];
+    const auto* blocks = reinterpret_cast<const int32_t*>(reinterpret_cast<uintptr_t>(s.blocks) +
+                                                          static_cast<uintptr_t>(p.table_shift));
+    for (int32_t h = 0; h < p.problem.heads; ++h) {
+      const Head head = fetch_head(cache, blocks, s.context_len, h / group);
+      for (int32_t row = 0; row < s.num_rows; ++row) {
+        const int64_t t = s.first_row + row;
+        const AttentionQuery query{
+            .query =
+                part(p.queries + t * p.query_stride + int64_t{h} * cache.head_dim, cache.head_dim),
+            .keys = head.keys.data(),
+            .values = head.values.data(),
+            .stride = cache.head_dim,
+            .position = s.context_len - s.num_rows + row,
+            .head = h};
+        const AttentionAnswer answer = attention(query, p.variant);
+        float* out = p.out + t * p.out_stride + int64_t{h} * cache.head_dim;
+        std::ranges::transform(answer.out, out, [](double v) { return static_cast<float>(v); });
+      }
+    }
+  }
+}
+
+void multiply(const MatmulParams& p) {
+  const MatmulProblem& q = p.problem;
+  const WeightMatrix weight = {p.weight, *weight_bytes(q.format, static_cast<uint64_t>(q.n * q.k)),
+                               q.n,      q.k,
+                               q.format, WeightLayout::kSource};
+  std::vector<double> sums(static_cast<size_t>(q.n)), sizes(static_cast<size_t>(q.n));
+  for (int64_t t = 0; t < q.m; ++t) {
+    product_row(weight, part(p.x + t * p.x_stride, q.k), sums.data(), sizes.data());
+    float* out = p.out + t * p.out_stride;
+    for (int64_t n = 0; n < q.n; ++n) {
+      double sum = sums[static_cast<size_t>(n)];
+      if (p.bias != nullptr) sum += static_cast<double>(p.bias[n]);
+      out[n] = static_cast<float>(q.accumulate ? sum + static_cast<double>(out[n]) : sum);
+    }
+  }
+}
+
+template <typename Problem>
+constexpr auto always = [](const device::Caps&, const Problem&) { return true; };
+template <typename Problem>
+constexpr auto free_of_charge = [](const device::Caps&, const Problem&) { return 0.0; };
+template <typename Problem>
+constexpr auto no_scratch = [](const device::Caps&, const Problem&) { return size_t{0}; };
+
+}  // namespace
+
+const DeviceKernels& device_kernels() {
+  static constexpr MatmulEntry kMatmul[] = {
+      {"reference", always<MatmulProblem>, free_of_charge<MatmulProblem>, no_scratch<MatmulProblem>,
+       launch<MatmulParams, multiply>}};
+  static constexpr AttentionEntry kAttention[] = {
+      {"reference", always<AttentionProblem>, free_of_charge<AttentionProblem>,
+       no_scratch<AttentionProblem>, launch<AttentionParams, attend>}};
+  static constexpr DeviceKernels kKernels = {.matmul = kMatmul,
+                                             .attention = kAttention,
+                                             .rms_norm = launch<NormParams, rms_norm_rows>,
+                                             .layer_norm = launch<NormParams, layer_norm_rows>,
+                                             .rope_angles = launch<RopeAnglesParams, rope_angles>,
+                                             .rope = launch<RopeParams, rope_rows>,
+                                             .activate = launch<ActivateParams, activate_rows>,
+                                             .soft_cap = launch<SoftCapParams, soft_cap_rows>,
+                                             .add = launch<AddParams, add_rows>,
+                                             .gather_rows = launch<GatherParams, gather>,
+                                             .embedding = launch<EmbeddingParams, embed>,
+                                             .append = launch<AppendParams, append_rows>};
+  return kKernels;
+}
+
+}  // namespace pelton::kernels::ref

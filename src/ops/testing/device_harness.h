@@ -1,0 +1,127 @@
+// A device context for op tests: the fake device over the scalar references, or a GPU.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "device/testing/fake_device.h"
+#include "kernels/params/device_kernels.h"
+#include "kernels/ref/device_kernels.h"
+#include "memory/device_region.h"
+#include "memory/mirror.h"
+#include "ops/op_harness.h"
+#include "ops/step_context.h"
+
+namespace pelton::ops {
+
+enum class TestDevice { kFake, kCuda };
+inline constexpr TestDevice kTestDevices[] = {TestDevice::kFake, TestDevice::kCuda};
+inline std::string test_device_name(TestDevice device) {
+  return device == TestDevice::kFake ? "fake" : "cuda";
+}
+
+class DeviceHarness {
+ public:
+  static constexpr size_t kBytes = size_t{192} << 20;
+  static constexpr size_t kInputBytes = size_t{4} << 20;
+
+  explicit DeviceHarness(TestDevice which) : pool_(1) {
+    if (which == TestDevice::kFake) {
+      device_ = std::make_unique<device::FakeDevice>();
+    } else {
+      auto opened = device::open_cuda({});
+      if (!opened.ok()) {
+        absent_ = opened.status().message();
+        return;
+      }
+      device_ = std::move(*opened);
+    }
+    stream_ = std::move(*device_->create_stream());
+    memory_ = *memory::DeviceRegion::allocate(*device_, kBytes);
+    inputs_ = *memory::Mirror::create(*device_, kInputBytes);
+    arena_.emplace(memory_.bytes());
+    step_.emplace(
+        DeviceStep{device_->caps(),
+                   which == TestDevice::kFake ? kernels::ref::device_kernels() : cuda_kernels(),
+                   stream_.get(), &inputs_});
+    context_.emplace(StepContext{
+        .arena = *arena_, .pool = pool_, .cpu = kernels::generic_kernels(), .device = &*step_});
+  }
+
+  // Why there is no such device; empty when there is.
+  const std::string& absent() const { return absent_; }
+  StepContext& context() { return *context_; }
+  device::Device& device() { return *device_; }
+
+  // Forgets everything that was put.
+  void reset() {
+    finish();
+    arena_->reset();
+    input_bytes_ = 0;
+  }
+  void finish() { EXPECT_TRUE(stream_->finish().ok()) << device_->fault().to_string(); }
+
+  // Copies to the device.
+  template <typename T>
+  T* put(std::span<const T> values) {
+    auto* at = context_->arena.allocate_array<T>(std::ssize(values));
+    EXPECT_TRUE(stream_->copy_to_device(at, values.data(), values.size_bytes()).ok());
+    finish();
+    return at;
+  }
+  float* put(const std::vector<float>& values) { return put(std::span<const float>(values)); }
+  Tensor put(const Matrix& m) {
+    return Tensor::rows(put(m.values), DType::kF32, m.rows, m.columns);
+  }
+  // A matrix whose elements read as NaN until something writes them.
+  Tensor blank(int64_t rows, int64_t columns) {
+    const Tensor t = context_->arena.rows(DType::kF32, rows, columns);
+    EXPECT_TRUE(
+        stream_->fill(t.data, 0xFF, static_cast<size_t>(rows * columns) * sizeof(float)).ok());
+    return t;
+  }
+  Matrix get(const Tensor& t) {
+    Matrix m(t.num_rows(), t.row_elements());
+    for (int64_t r = 0; r < m.rows; ++r) {
+      EXPECT_TRUE(stream_->copy_to_host(m.row(r).data(), t.row_f32(r), m.row(r).size_bytes()).ok());
+    }
+    finish();
+    return m;
+  }
+
+  // Step integers, in the mirror. Sent with send().
+  template <typename T>
+  std::span<T> input(std::span<const T> values) {
+    std::byte* at = inputs_.host().data() + input_bytes_;
+    if (!values.empty()) std::memcpy(at, values.data(), values.size_bytes());
+    input_bytes_ += (values.size_bytes() + 63) / 64 * 64;
+    EXPECT_LE(input_bytes_, kInputBytes);
+    return {reinterpret_cast<T*>(at), values.size()};
+  }
+  std::span<const int32_t> input(const std::vector<int32_t>& values) {
+    return input(std::span<const int32_t>(values));
+  }
+  void send() { EXPECT_TRUE(inputs_.upload(*stream_, input_bytes_).ok()); }
+
+ private:
+  std::string absent_;
+  ThreadPool pool_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  memory::DeviceRegion memory_;
+  memory::Mirror inputs_;
+  size_t input_bytes_ = 0;
+  std::optional<memory::StepArena> arena_;
+  std::optional<DeviceStep> step_;
+  std::optional<StepContext> context_;
+};
+
+}  // namespace pelton::ops

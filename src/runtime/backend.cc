@@ -1,0 +1,30 @@
+#include "runtime/backend.h"
+
+#include <utility>
+
+namespace pelton::runtime {
+
+Result<std::shared_ptr<Backend>> Backend::open_cuda(int index) {
+  auto device = device::open_cuda({.index = index});
+  if (!device.ok()) return device.status();
+  return create(std::move(device).value(), ops::cuda_kernels());
+}
+
+Result<std::shared_ptr<Backend>> Backend::create(std::unique_ptr<device::Device> device,
+                                                 const kernels::DeviceKernels& kernels) {
+  std::shared_ptr<Backend> backend(new Backend());
+  auto stream = device->create_stream();
+  if (!stream.ok()) return stream.status();
+  backend->device_ = std::move(device);
+  backend->stream_ = std::move(stream).value();
+  backend->kernels_ = &kernels;
+  return backend;
+}
+
+bool built_with_cuda() { return device::built_with_cuda(); }
+
+PlanTarget::PlanTarget(const Backend* backend)
+    : caps(backend == nullptr ? device::h200_caps() : backend->device().caps()),
+      kernels(backend == nullptr ? ops::cuda_kernels() : backend->kernels()) {}
+
+}  // namespace pelton::runtime

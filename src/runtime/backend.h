@@ -1,0 +1,45 @@
+// The device that an engine runs on: the device itself, its one stream, and its kernels. An engine
+// without a backend runs on the CPU.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "device/device.h"
+#include "ops/step_context.h"
+
+namespace pelton::runtime {
+
+class Backend {
+ public:
+  // One clear line where there is no such GPU.
+  static Result<std::shared_ptr<Backend>> open_cuda(int index);
+  // Over a device and kernels of the caller's, for tests. `kernels` must outlive the backend.
+  static Result<std::shared_ptr<Backend>> create(std::unique_ptr<device::Device> device,
+                                                 const kernels::DeviceKernels& kernels);
+
+  device::Device& device() const { return *device_; }
+  device::Stream& stream() const { return *stream_; }
+  const kernels::DeviceKernels& kernels() const { return *kernels_; }
+
+ private:
+  Backend() = default;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  const kernels::DeviceKernels* kernels_ = nullptr;
+};
+
+// Whether this build can open a GPU.
+bool built_with_cuda();
+
+// What a dry run for a device plans with: the backend's own device, or the expected one where
+// `backend` is null.
+struct PlanTarget {
+  explicit PlanTarget(const Backend* backend);
+  ops::DeviceStep step() const { return {.caps = caps, .kernels = kernels}; }
+
+  device::Caps caps;
+  const kernels::DeviceKernels& kernels;
+};
+
+}  // namespace pelton::runtime
