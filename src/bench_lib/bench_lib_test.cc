@@ -3,6 +3,7 @@
 #include "bench_lib/isa/peak.h"
 #include "bench_lib/roofline.h"
 #include "bench_lib/speed.h"
+#include "device/testing/fake_device.h"
 
 namespace pelton::bench_lib {
 namespace {
@@ -28,6 +29,19 @@ TEST(Roofline, MeasuresSomething) {
       measure_roofline(pool, cpu_features().best_level(), {size_t{8} << 20, 0.01});
   EXPECT_GT(roofline.read_bytes_per_second, 1e6);
   EXPECT_GT(roofline.int8_ops_per_second, 1e6);
+}
+
+TEST(Roofline, OfADeviceCountsBytesReadAndWritten) {
+  device::FakeDevice device(size_t{8} << 20);  // whose events are a millisecond apart
+  auto stream = device.create_stream();
+  ASSERT_TRUE(stream.ok());
+  const auto roofline = measure_device_roofline(device, **stream);
+  ASSERT_TRUE(roofline.ok()) << roofline.status().to_string();
+  EXPECT_DOUBLE_EQ(roofline->read_bytes_per_second, 2.0 * (1 << 20) * 1e3);
+  EXPECT_EQ(device.live_bytes(), 0u);
+  EXPECT_EQ(device.misuse(), "");
+  device.inject(device.calls(), device::FakeFault::kError);
+  EXPECT_FALSE(measure_device_roofline(device, **stream).ok());
 }
 
 TEST(Bound, DecodeIsBoundByMemoryUntilTheBatchIsLarge) {

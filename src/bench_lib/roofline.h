@@ -5,7 +5,9 @@
 #include <cstdint>
 
 #include "base/cpu_features.h"
+#include "base/result.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 
 namespace pelton::bench_lib {
 
@@ -21,6 +23,10 @@ struct RooflineOptions {
 
 // With all threads of `pool` at once. Best of several passes, since interference only slows.
 Roofline measure_roofline(ThreadPool& pool, IsaLevel isa, const RooflineOptions& options = {});
+
+// Of a device: the bandwidth of its best copy, bytes read and written counted together.
+// int8_ops_per_second is 0: not measured. kResourceExhausted where its memory is full.
+Result<Roofline> measure_device_roofline(device::Device& device, device::Stream& stream);
 
 // Size of the largest cache that this processor reports; 0 when unknown.
 size_t last_level_cache_bytes();

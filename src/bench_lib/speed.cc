@@ -64,6 +64,11 @@ Status run_until(engine::Engine& engine, Progress& progress, Done done) {
   return progress.error;
 }
 
+// 0 where the limit was not measured.
+double arithmetic_seconds(double ops, const Roofline& roofline) {
+  return roofline.int8_ops_per_second > 0 ? ops / roofline.int8_ops_per_second : 0.0;
+}
+
 }  // namespace
 
 WorkModel work_model(const models::ModelConfig& config, const runtime::MemoryPlan& plan) {
@@ -87,7 +92,7 @@ Bound decode_bound(const WorkModel& work, const Roofline& roofline, double seque
   const double ops =
       sequences * (work.ops_per_token + work.head_ops + context * work.attention_ops_per_key);
   const double memory = bytes / roofline.read_bytes_per_second;
-  const double arithmetic = ops / roofline.int8_ops_per_second;
+  const double arithmetic = arithmetic_seconds(ops, roofline);
   return {std::max(memory, arithmetic), memory >= arithmetic};
 }
 
@@ -98,7 +103,7 @@ Bound prefill_bound(const WorkModel& work, const Roofline& roofline, double toke
   const double ops =
       tokens * (work.ops_per_token + keys * work.attention_ops_per_key) + work.head_ops;
   const double memory = steps * work.streamed_bytes / roofline.read_bytes_per_second;
-  const double arithmetic = ops / roofline.int8_ops_per_second;
+  const double arithmetic = arithmetic_seconds(ops, roofline);
   return {std::max(memory, arithmetic), memory >= arithmetic};
 }
 

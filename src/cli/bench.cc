@@ -129,15 +129,31 @@ std::string table_row(const bench_lib::SpeedRow& row) {
                      row.tokens_per_second, 100.0 * row.spread, limit, of_limit);
 }
 
+Result<bench_lib::Roofline> roofline_of(engine::Engine& engine) {
+  const auto& backend = engine.options().backend;
+  if (backend != nullptr)
+    return bench_lib::measure_device_roofline(backend->device(), backend->stream());
+  return bench_lib::measure_roofline(engine.pool(), engine.isa());
+}
+
 std::string table_head(engine::Engine& engine, const bench_lib::Roofline& roofline) {
+  const auto& backend = engine.options().backend;
+  const std::string machine =
+      backend != nullptr
+          ? backend->device().caps().name
+          : fmt::format("{} threads, {}", engine.pool().size(), isa_level_name(engine.isa()));
+  const std::string limits =
+      backend != nullptr
+          ? fmt::format("copy {:.0f} GB/s", roofline.read_bytes_per_second / 1e9)
+          : fmt::format("read {:.1f} GB/s, int8 {:.0f} GOP/s", roofline.read_bytes_per_second / 1e9,
+                        roofline.int8_ops_per_second / 1e9);
   return fmt::format(
-      "{}, {} threads, {}, {:.1f} M parameters\n"
-      "measured limits: read {:.1f} GB/s, int8 {:.0f} GOP/s\n\n"
+      "{}, {}, {:.1f} M parameters\n"
+      "measured limits: {}\n\n"
       "| {:<14} | {:>10} | {:>9} | {:>18} | {:>8} |\n"
       "| -------------- | ---------: | --------: | -----------------: | -------: |\n",
-      engine.files().display_name(), engine.pool().size(), isa_level_name(engine.isa()),
-      static_cast<double>(engine.plan().parameters) / 1e6, roofline.read_bytes_per_second / 1e9,
-      roofline.int8_ops_per_second / 1e9, "test", "tok/s", "spread", "limit tok/s", "of limit");
+      engine.files().display_name(), machine, static_cast<double>(engine.plan().parameters) / 1e6,
+      limits, "test", "tok/s", "spread", "limit tok/s", "of limit");
 }
 
 }  // namespace
@@ -150,7 +166,9 @@ Status run_bench(const BenchOptions& options) {
   auto loaded = load_engine(options.common, *engine_opts);
   if (!loaded.ok()) return loaded.status();
   engine::Engine& engine = **loaded;
-  const bench_lib::Roofline roofline = bench_lib::measure_roofline(engine.pool(), engine.isa());
+  const auto measured = roofline_of(engine);
+  if (!measured.ok()) return measured.status();
+  const bench_lib::Roofline& roofline = *measured;
   if (!options.common.json) {
     if (Status s = print(table_head(engine, roofline)); !s.ok()) return s;
     return measure(options, engine, roofline,
