@@ -49,7 +49,7 @@ struct EngineOptions {
   // activations say how block-quantized weights are kept: int8 = BF16, f32 = F32.
   bool cuda = false;
   int cuda_index = 0;
-  std::shared_ptr<runtime::Backend> backend;
+  std::shared_ptr<runtime::Backend> backend = {};
   double gpu_memory_utilization = 0.9;  // share of the device's free memory that may be taken
   bool enable_prefix_caching = true;
   bool static_batching = false;

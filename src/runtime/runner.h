@@ -21,7 +21,7 @@ struct RunnerOptions {
   EngineShape shape;
   kernels::ActivationPrecision activations = kernels::ActivationPrecision::kInt8;
   IsaLevel isa = IsaLevel::kGeneric;
-  std::shared_ptr<Backend> backend;  // null: the CPU
+  std::shared_ptr<Backend> backend = {};  // null: the CPU
 };
 
 class Runner {
