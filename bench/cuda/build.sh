@@ -4,10 +4,12 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${1:-$root/build/cuda_runner}
 mkdir -p "$out"
+# shellcheck disable=SC2054  # the commas belong to nvcc and the compiler
 flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$root/bench/cuda"
        -Werror all-warnings -Xcompiler -Wall,-Wextra)
 sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{matmul,attention}/*.c[cu]
          "$root"/bench/cuda/*.c[cu])
+# shellcheck disable=SC2016  # the inner shell expands them
 printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
   source=$1; out=$2; shift 2
   nvcc "$@" -c "$source" -o "$out/$(basename "$source").o"' sh {} "$out" "${flags[@]}"
