@@ -8,11 +8,11 @@
 
 namespace {
 
+using pelton::Json;
 using pelton::text::ChatTemplate;
-using pelton::text::OrderedJson;
 
-const OrderedJson& conversation() {
-  static const OrderedJson context = OrderedJson::parse(R"({
+const Json& conversation() {
+  static const Json context = *Json::parse(R"({
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi é 안"},
                  {"role": "assistant", "content": null, "tool_calls": [{"id": "abcdefghi",
                   "type": "function", "function": {"name": "f", "arguments": {"x": [1, 2.5, null]}}}]},
@@ -28,10 +28,10 @@ const OrderedJson& conversation() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t border = input.find('\0');
-  OrderedJson context = conversation();
+  Json context = conversation();
   if (border != std::string_view::npos && size - border < 4096) {
-    OrderedJson given = OrderedJson::parse(input.substr(border + 1), nullptr, false);
-    if (given.is_object()) context = std::move(given);
+    auto given = Json::parse(input.substr(border + 1));
+    if (given.ok() && given->is_object()) context = *std::move(given);
   }
   pelton::text::TemplateLimits limits;
   limits.max_steps = 20'000;

@@ -101,7 +101,7 @@ run_pytest() {
     count 0 1 0
     return
   fi
-  PELTON_BINARY=$PWD/build/dev/bin/pelton .venv/bin/python -m pytest -q -rs tests/e2e >"$log" 2>&1
+  PELTON_BINARY=$PWD/build/dev/bin/pelton .venv/bin/python -m pytest -q -rs tests/e2e tools/dev >"$log" 2>&1
   local status=$?
   [[ $status -eq 0 ]] || cat "$log"
   local good=0 bad=0 skips=0
@@ -167,6 +167,7 @@ single fetch-model tools/fetch_model.sh smollm2-135m
 
 if [[ $long -eq 1 ]]; then export PELTON_LONG_TESTS=1; fi
 if build dev dev; then
+  single check-commands python3 tools/dev/make_commands.py build/dev/bin/pelton --check
   run_ctest dev "$jobs"
   run_pytest
 fi

@@ -107,8 +107,8 @@ Status measure(const BenchOptions& options, engine::Engine& engine,
 
 double percent(const bench_lib::SpeedRow& row) { return 100.0 * row.tokens_per_second / row.limit; }
 
-OrderedJson json_row(const bench_lib::SpeedRow& row) {
-  OrderedJson json = answer_row(row.name, row.tokens_per_second, "tok/s");
+Json json_row(const bench_lib::SpeedRow& row) {
+  Json json = answer_row(row.name, row.tokens_per_second, "tok/s");
   json["spread"] = row.spread;
   if (row.limit > 0) {
     json["limit"] = row.limit;
@@ -174,7 +174,7 @@ Status run_bench(const BenchOptions& options) {
     return measure(options, engine, roofline,
                    [](const bench_lib::SpeedRow& row) { return print(table_row(row)); });
   }
-  OrderedJson answer = answer_header("bench", engine.files(), engine.options());
+  Json answer = answer_header("bench", engine.files(), engine.options());
   const auto append = [&](const bench_lib::SpeedRow& row) {
     answer["rows"].push_back(json_row(row));
     return Status();

@@ -150,10 +150,17 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
-OrderedJson answer_header(const std::string& command, const engine::ModelFiles& files,
-                          const engine::EngineOptions& options) {
+Json machine_json(IsaLevel isa, int threads) {
+  return {{"cpu", cpu_features().model_name},
+          {"isa", isa_level_name(isa)},
+          {"threads", threads == 0 ? available_threads() : threads},
+          {"gpu", nullptr}};
+}
+
+Json answer_header(const std::string& command, const engine::ModelFiles& files,
+                   const engine::EngineOptions& options) {
   const models::ModelConfig& config = files.config();
-  OrderedJson answer;
+  Json answer;
   answer["schema"] = "pelton." + command + ".1";
   answer["model"] = {{"path", files.path()},
                      {"name", files.display_name()},
@@ -161,17 +168,14 @@ OrderedJson answer_header(const std::string& command, const engine::ModelFiles& 
                      {"layers", config.num_hidden_layers},
                      {"hidden_size", config.hidden_size},
                      {"vocab_size", config.vocab_size}};
-  const IsaLevel isa = options.isa.value_or(cpu_features().best_level());
-  answer["machine"] = {{"cpu", cpu_features().model_name},
-                       {"isa", isa_level_name(isa)},
-                       {"threads", options.threads == 0 ? available_threads() : options.threads},
-                       {"gpu", nullptr}};
+  answer["machine"] =
+      machine_json(options.isa.value_or(cpu_features().best_level()), options.threads);
   if (options.backend != nullptr) answer["machine"]["gpu"] = options.backend->device().caps().name;
-  answer["rows"] = OrderedJson::array();
+  answer["rows"] = Json::array();
   return answer;
 }
 
-OrderedJson answer_row(const std::string& name, double value, const std::string& unit) {
+Json answer_row(const std::string& name, double value, const std::string& unit) {
   return {{"name", name},     {"value", value},     {"unit", unit},
           {"limit", nullptr}, {"percent", nullptr}, {"spread", nullptr}};
 }

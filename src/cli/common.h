@@ -3,20 +3,18 @@
 
 #include <cstdint>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json_tree.h"
 #include "base/result.h"
 #include "engine/engine.h"
 
 namespace pelton::cli {
 
-using OrderedJson = nlohmann::ordered_json;
-
 // Options of every command that opens a model; spelled as on the command line.
 struct CommonOptions {
   std::string model;
-  std::string model_path;  // PELTON_MODELS: where bare model names are looked up
+  std::string model_path = "models";  // PELTON_MODELS: where bare model names are looked up
   int threads = 0;
   std::string device = "cpu";
   std::string isa;                   // generic, avx2, avx512, amx; empty = best
@@ -46,10 +44,12 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options
 // The whole of a file, or of standard input for "-".
 Result<std::string> read_text(const std::string& path);
 
+// {"cpu", "isa", "threads", "gpu"}; 0 threads: as many as this process may use.
+Json machine_json(IsaLevel isa, int threads);
 // {"schema": "pelton.<command>.1", "model": {...}, "machine": {...}, "rows": []}.
-OrderedJson answer_header(const std::string& command, const engine::ModelFiles& files,
-                          const engine::EngineOptions& options);
-OrderedJson answer_row(const std::string& name, double value, const std::string& unit);
+Json answer_header(const std::string& command, const engine::ModelFiles& files,
+                   const engine::EngineOptions& options);
+Json answer_row(const std::string& name, double value, const std::string& unit);
 
 // Names and values may come from a file: control characters (line ends too) and what is no UTF-8
 // become U+FFFD, so that the text is safe on a terminal.

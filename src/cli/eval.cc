@@ -75,7 +75,7 @@ Status eval_perplexity(const EvalOptions& options, engine::EngineOptions engine_
         "perplexity {:.4f}   loss {:.6f} nat/token   top-1 {:.2f} %   ({} windows of {} tokens)\n",
         result->perplexity, result->loss, 100 * result->top1_accuracy, windows->size(), window));
   }
-  OrderedJson answer = answer_header("eval", (*engine)->files(), (*engine)->options());
+  Json answer = answer_header("eval", (*engine)->files(), (*engine)->options());
   answer["rows"] = {answer_row("perplexity", result->perplexity, ""),
                     answer_row("loss", result->loss, "nat/token"),
                     answer_row("top1_accuracy", 100 * result->top1_accuracy, "%")};
@@ -109,7 +109,7 @@ Status eval_divergence(const EvalOptions& options, engine::EngineOptions engine_
                     result->mean_kl, result->p99_kl, result->max_kl, 100 * result->top1_agreement,
                     result->base.perplexity, result->model.perplexity));
   }
-  OrderedJson answer = answer_header("eval", (*model)->files(), (*model)->options());
+  Json answer = answer_header("eval", (*model)->files(), (*model)->options());
   answer["rows"] = {answer_row("mean_kl", result->mean_kl, "nat"),
                     answer_row("p99_kl", result->p99_kl, "nat"),
                     answer_row("max_kl", result->max_kl, "nat"),
@@ -143,11 +143,11 @@ Status eval_proof(const EvalOptions& options, engine::EngineOptions engine_opts,
   if (prompt.size() > room) prompt.resize(room);
   auto cases = diag::prove(*loaded, engine_opts, prompt, kProofDecode);
   if (!cases.ok()) return cases.status();
-  OrderedJson answer = answer_header("eval", (*loaded)->files(), plan_options);
+  Json answer = answer_header("eval", (*loaded)->files(), plan_options);
   std::string table;
   for (const diag::ProofCase& c : *cases) {
     *differs = *differs || c.differing_rows > 0 || !c.exercised;
-    OrderedJson row = answer_row(c.name, static_cast<double>(c.differing_rows), "differing rows");
+    Json row = answer_row(c.name, static_cast<double>(c.differing_rows), "differing rows");
     row["limit"] = 0;
     row["rows"] = c.rows;
     row["exercised"] = c.exercised;

@@ -4,26 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/cpu_features.h"
 #include "base/search_path.h"
-#include "base/thread_pool.h"
 #include "cli/common.h"
 #include "cli/model_report.h"
 
 namespace pelton::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-std::string size_text(uint64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (value >= 0x1p30) return fmt::format("{:.2f} GiB", value / 0x1p30);
-  if (value >= 0x1p20) return fmt::format("{:.1f} MiB", value / 0x1p20);
-  if (value >= 0x1p10) return fmt::format("{:.1f} KiB", value / 0x1p10);
-  return fmt::format("{} B", bytes);
-}
 
 std::string count_text(uint64_t count) {
   const auto value = static_cast<double>(count);
@@ -70,7 +58,7 @@ std::string as_text(const ModelReport& report) {
   add_line(&out, "path", report.path);
   add_line(&out, "container",
            fmt::format("{}, {} tensors, {}", report.container, report.tensors.size(),
-                       size_text(report.mapped_bytes)));
+                       format_bytes(report.mapped_bytes)));
   add_line(&out, "name", report.name);
   add_line(&out, "architecture", report.architecture);
   if (report.config) add_line(&out, "configuration", config_text(*report.config));
@@ -88,7 +76,7 @@ std::string as_text(const ModelReport& report) {
                      "size", "share", "bits");
   for (const ReportedFormat& format : report.formats) {
     out += fmt::format("{:<12}{:>9}{:>12}{:>12}{:>7.1f}%{:>8.2f}\n", printable(format.format),
-                       format.tensors, count_text(format.elements), size_text(format.bytes),
+                       format.tensors, count_text(format.elements), format_bytes(format.bytes),
                        100.0 * static_cast<double>(format.bytes) /
                            static_cast<double>(std::max<uint64_t>(report.tensor_bytes, 1)),
                        bits_per_weight(format.bytes, format.elements));
@@ -100,15 +88,11 @@ std::string as_text(const ModelReport& report) {
   }
   out += fmt::format("\ntensors ({})\n", report.tensors.size());
   for (const ReportedTensor& tensor : report.tensors) {
-    out += fmt::format("  {:<44} {:<24} {:<8} {:>12}\n", printable(tensor.name),
-                       shape_text(tensor.shape), printable(tensor.format), size_text(tensor.bytes));
+    out +=
+        fmt::format("  {:<44} {:<24} {:<8} {:>12}\n", printable(tensor.name),
+                    shape_text(tensor.shape), printable(tensor.format), format_bytes(tensor.bytes));
   }
   return out;
-}
-
-Json row(const std::string& name, double value, const std::string& unit) {
-  return {{"name", name},     {"value", value},     {"unit", unit},
-          {"limit", nullptr}, {"percent", nullptr}, {"spread", nullptr}};
 }
 
 Json model_json(const ModelReport& report) {
@@ -140,7 +124,7 @@ Json model_json(const ModelReport& report) {
 Json rows_json(const ModelReport& report) {
   Json rows = Json::array();
   for (const ReportedFormat& format : report.formats) {
-    Json entry = row(format.format, static_cast<double>(format.bytes), "bytes");
+    Json entry = answer_row(format.format, static_cast<double>(format.bytes), "bytes");
     if (report.tensor_bytes > 0) {
       entry["limit"] = report.tensor_bytes;
       entry["percent"] =
@@ -157,10 +141,7 @@ std::string as_json(const ModelReport& report) {
   Json answer;
   answer["schema"] = "pelton.inspect.1";
   answer["model"] = model_json(report);
-  answer["machine"] = {{"cpu", cpu_features().model_name},
-                       {"isa", isa_level_name(cpu_features().best_level())},
-                       {"threads", available_threads()},
-                       {"gpu", nullptr}};
+  answer["machine"] = machine_json(cpu_features().best_level(), 0);
   answer["rows"] = rows_json(report);
   answer["tokenizer"] = {{"kind", report.tokenizer.empty() ? Json() : Json(report.tokenizer)},
                          {"vocab_size", report.vocab_size},
@@ -179,13 +160,15 @@ std::string as_json(const ModelReport& report) {
                        {"bytes", tensor.bytes}});
   }
   answer["tensors"] = std::move(tensors);
-  return answer.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return answer.dump(2) + "\n";
 }
 
 }  // namespace
 
 Status run_inspect(const InspectOptions& options, std::string* out) {
-  const auto report = report_model(find_in_search_path(options.model, options.model_path));
+  const auto path = find_model(options.model, options.model_path);
+  if (!path.ok()) return path.status();
+  const auto report = report_model(*path);
   if (!report.ok()) return report.status();
   *out += options.json ? as_json(*report) : as_text(*report);
   return {};

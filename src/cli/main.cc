@@ -31,12 +31,15 @@ struct Command {
 
 // Options of every command that opens a model.
 void add_common(CLI::App* app, CommonOptions* options) {
-  app->add_option("MODEL", options->model,
-                  "GGUF file or Hugging Face folder; bare names are looked up in PELTON_MODELS")
+  app->add_option(
+         "MODEL", options->model,
+         "GGUF file or Hugging Face folder; bare names, or the beginning of one, are looked "
+         "up in PELTON_MODELS")
       ->required();
   app->add_option("--models-path", options->model_path,
                   "folders to look bare model names up in, colon-separated")
-      ->envname("PELTON_MODELS");
+      ->envname("PELTON_MODELS")
+      ->capture_default_str();
   app->add_option("-t,--threads", options->threads, "threads; 0 = all that this process may use")
       ->envname("PELTON_THREADS");
   app->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
@@ -93,7 +96,8 @@ Command add_run(CLI::App& program) {
   CLI::Option* prompt =
       app->add_option("-p,--prompt", options->prompt, "the prompt; without -p or -f: chat");
   app->add_option("-f,--file", options->file,
-                  "prompt from this file, after -p's; - is standard input");
+                  "prompt from this file, after -p's and without its last line end; - is standard "
+                  "input");
   app->add_option("--system", options->system, "system prompt");
   app->add_flag("--raw", options->raw, "complete the text as it stands: no chat template");
   app->add_option("-n,--n-predict,--max-tokens", options->max_tokens,

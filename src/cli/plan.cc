@@ -40,7 +40,7 @@ Status run_plan(const PlanOptions& options) {
   const int64_t tokens = plan.kv_tokens();
   const int64_t contexts = tokens / std::max<int64_t>(1, engine_opts->max_model_len);
   if (options.common.json) {
-    OrderedJson answer = answer_header("plan", **files, *engine_opts);
+    Json answer = answer_header("plan", **files, *engine_opts);
     const auto row = [&](const char* name, size_t value) {
       answer["rows"].push_back(answer_row(name, static_cast<double>(value), "B"));
     };

@@ -52,7 +52,7 @@ struct Answer {
 
 struct Timings {
   double load_s = 0;
-  double first_token_s = 0;   // from submit
+  double first_token_s = 0;   // from submit; all of it when nothing is generated
   size_t peak_anonymous = 0;  // bytes, sampled after every step
   double decode_s = 0;        // from the first token to the last
 };
@@ -61,22 +61,32 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Tokens computed, or found in the cache, since the engine was made.
+int64_t rows_run(const engine::Engine& engine) {
+  const sched::SchedulerStats stats = engine.metrics().scheduler;
+  return stats.scheduled_tokens + stats.prefix_hit_tokens;
+}
+
 // Runs one request to its end, showing text as it comes.
 Result<std::vector<Answer>> generate(engine::Engine& engine, Request request, bool show,
                                      Timings* timings) {
   std::vector<Answer> answers(static_cast<size_t>(request.sampling.n));
   const bool stream = show && answers.size() == 1;
+  // Beams give their tokens at the end: the first is chosen when the prompt's last row has run.
+  const bool beams = request.sampling.num_beams > 1;
+  const auto prompt_rows = static_cast<int64_t>(request.prompt_ids.size()) + rows_run(engine);
   Status output;
   const InterruptGuard guard;
   const Clock::time_point start = Clock::now();
   Clock::time_point first = start;
   bool any = false;
+  const auto note_first = [&] {
+    if (!any) first = Clock::now();
+    any = true;
+  };
   auto id = engine.submit(std::move(request), [&](const TokenEvent& event) {
     Answer& answer = answers[static_cast<size_t>(event.index)];
-    if (!any && !event.tokens.empty()) {
-      any = true;
-      first = Clock::now();
-    }
+    if (!event.tokens.empty()) note_first();
     answer.ids.insert(answer.ids.end(), event.tokens.begin(), event.tokens.end());
     answer.text += event.text;
     answer.logprobs.insert(answer.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
@@ -90,10 +100,12 @@ Result<std::vector<Answer>> generate(engine::Engine& engine, Request request, bo
   if (!id.ok()) return id.status();
   while (engine.step()) {
     timings->peak_anonymous = std::max(timings->peak_anonymous, anonymous_resident_bytes());
+    if (beams && rows_run(engine) >= prompt_rows) note_first();
     if (g_interrupted || !output.ok()) engine.cancel(*id);
   }
+  if (!any) first = Clock::now();
   timings->first_token_s = std::chrono::duration<double>(first - start).count();
-  timings->decode_s = seconds_since(first);
+  timings->decode_s = any ? seconds_since(first) : 0.0;
   if (!output.ok()) return output;
   for (const Answer& answer : answers) {
     if (answer.finish == FinishReason::kError) return answer.error;
@@ -146,13 +158,13 @@ Result<std::vector<int32_t>> prompt_ids(const RunOptions& options, const engine:
 Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>& answers,
                   const Timings& timings, uint64_t seed, size_t planned) {
   const auto one = [](const Answer& answer) {
-    OrderedJson value = {{"ids", answer.ids},
-                         {"text", answer.text},
-                         {"finish_reason", finish_reason_name(answer.finish)}};
+    Json value = {{"ids", answer.ids},
+                  {"text", answer.text},
+                  {"finish_reason", finish_reason_name(answer.finish)}};
     if (!answer.logprobs.empty()) {
-      value["logprobs"] = OrderedJson::array();
+      value["logprobs"] = Json::array();
       for (const TokenLogprobs& token : answer.logprobs) {
-        OrderedJson top = OrderedJson::array();
+        Json top = Json::array();
         for (const TokenLogprob& t : token.top)
           top.push_back({{"id", t.token}, {"logprob", t.logprob}});
         value["logprobs"].push_back(
@@ -161,7 +173,7 @@ Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>&
     }
     return value;
   };
-  OrderedJson object = {{"prompt_ids", prompt}};
+  Json object = {{"prompt_ids", prompt}};
   object.update(one(answers.front()));
   int64_t completion = 0;
   for (const Answer& answer : answers) completion += answer.usage.completion_tokens;
@@ -176,10 +188,10 @@ Status print_json(const std::vector<int32_t>& prompt, const std::vector<Answer>&
                       {"peak_anonymous_bytes", timings.peak_anonymous}};
   object["seed"] = seed;
   if (answers.size() > 1) {
-    object["choices"] = OrderedJson::array();
+    object["choices"] = Json::array();
     for (const Answer& answer : answers) object["choices"].push_back(one(answer));
   }
-  return print(object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  return print(object.dump() + "\n");
 }
 
 Status complete(const RunOptions& options, engine::Engine& engine, const std::string& prompt,
@@ -239,7 +251,7 @@ class Chat {
       conversation_.messages.push_back({{"role", "user"}, {"content", line}});
       if (Status s = answer(); !s.ok()) {
         print_error(s.to_string());
-        conversation_.messages.erase(conversation_.messages.size() - 1);
+        conversation_.messages.pop_back();
         if (!engine_.healthy()) return s;
       }
     }
@@ -264,7 +276,7 @@ class Chat {
   }
 
   void clear() {
-    conversation_.messages = text::OrderedJson::array();
+    conversation_.messages = Json::array();
     if (!system_.empty())
       conversation_.messages.push_back({{"role", "system"}, {"content", system_}});
   }
@@ -280,8 +292,8 @@ class Chat {
     } else if (line == "/stats") {
       std::fprintf(stderr, "%s\n", stats_.empty() ? "no answer yet" : stats_.c_str());
     } else if (line == "/again" && !conversation_.messages.empty() &&
-               conversation_.messages.back()["role"] == "assistant") {
-      conversation_.messages.erase(conversation_.messages.size() - 1);
+               conversation_.messages.back()["role"] == Json("assistant")) {
+      conversation_.messages.pop_back();
       if (Status s = answer(); !s.ok()) print_error(s.to_string());
     } else {
       std::fputs(kChatHelp, stderr);
@@ -328,6 +340,9 @@ Status run_run(const RunOptions& options) {
   if (!options.file.empty()) {
     auto text = read_text(options.file);
     if (!text.ok()) return text.status();
+    // Editors end a file with a line end that nobody means to send.
+    if (text->ends_with('\n')) text->pop_back();
+    if (text->ends_with('\r')) text->pop_back();
     prompt = (has_prompt ? prompt + "\n" : "") + *text;
     has_prompt = true;
   }

@@ -12,9 +12,9 @@ namespace {
 
 // Templates read a message's role and content without asking: what is not a message would render as
 // an empty one.
-Status check_messages(const text::OrderedJson& messages, const std::string& path) {
+Status check_messages(const Json& messages, const std::string& path) {
   for (size_t i = 0; i < messages.size(); ++i) {
-    const text::OrderedJson& message = messages[i];
+    const Json& message = messages[i];
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       return invalid_argument(fmt::format("{}: message {} has no role", path, i));
   }
@@ -23,7 +23,9 @@ Status check_messages(const text::OrderedJson& messages, const std::string& path
 
 Result<engine::ChatFormatter::Conversation> parse_chat(const std::string& text,
                                                        const std::string& path) {
-  text::OrderedJson value = text::OrderedJson::parse(text, nullptr, false);
+  auto parsed = Json::parse(text);
+  if (!parsed.ok()) return parsed.status().with_context(path);
+  Json& value = *parsed;
   engine::ChatFormatter::Conversation conversation;
   if (value.is_array()) {
     conversation.messages = std::move(value);
@@ -40,7 +42,7 @@ Result<engine::ChatFormatter::Conversation> parse_chat(const std::string& text,
     } else if (key == "add_generation_prompt") {
       if (!item.is_boolean())
         return invalid_argument(path + ": 'add_generation_prompt' is not true or false");
-      conversation.add_generation_prompt = item.get<bool>();
+      conversation.add_generation_prompt = item.as_bool();
     } else {
       conversation.extra[key] = item;
     }
@@ -107,10 +109,10 @@ Status run_tokenize(const TokenizeOptions& options) {
                               .parse_special = options.parse_special});
   }
   if (options.common.json) {
-    OrderedJson object = {{"ids", ids}, {"pieces", OrderedJson::array()}};
+    Json object = {{"ids", ids}, {"pieces", Json::array()}};
     for (int32_t id : ids) object["pieces"].push_back(std::string((*tokenizer)->piece(id)));
     object["text"] = (*tokenizer)->decode(ids, false);
-    return print(object.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+    return print(object.dump() + "\n");
   }
   if (options.decode) return print((*tokenizer)->decode(ids, false) + "\n");
   std::string out;

@@ -16,8 +16,8 @@ Result<ChatFormatter> ChatFormatter::create(const ModelFiles& files,
   return formatter;
 }
 
-text::OrderedJson ChatFormatter::context(const Conversation& conversation) const {
-  text::OrderedJson context = conversation.extra;
+Json ChatFormatter::context(const Conversation& conversation) const {
+  Json context = conversation.extra;
   context["messages"] = conversation.messages;
   if (!conversation.tools.is_null()) context["tools"] = conversation.tools;
   context["add_generation_prompt"] = conversation.add_generation_prompt;

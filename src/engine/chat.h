@@ -19,11 +19,10 @@ class ChatFormatter {
                                       std::shared_ptr<const text::Tokenizer> tokenizer);
 
   struct Conversation {
-    text::OrderedJson messages = text::OrderedJson::array();  // [{"role", "content", ...}]
-    text::OrderedJson tools;                                  // null or a list
+    Json messages = Json::array();  // [{"role", "content", ...}]
+    Json tools;                     // null or a list
     bool add_generation_prompt = true;
-    text::OrderedJson extra =
-        text::OrderedJson::object();  // further template variables (enable_thinking, ...)
+    Json extra = Json::object();  // further template variables (enable_thinking, ...)
   };
   Result<std::string> render(const Conversation& conversation) const;
   // Special tokens come from the template alone: none are added around it, and control-token text
@@ -32,7 +31,7 @@ class ChatFormatter {
 
  private:
   ChatFormatter() = default;
-  text::OrderedJson context(const Conversation& conversation) const;
+  Json context(const Conversation& conversation) const;
   std::shared_ptr<const text::ChatTemplate> template_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <random>
 
@@ -13,9 +14,6 @@ uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
 }
-
-// Short enough to be copied without memory.
-Status out_of_memory() { return resource_exhausted("out of memory"); }
 
 // Ids whose text holds one of the DRY stage's sequence breakers.
 std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
@@ -84,6 +82,14 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
 }
 
 Result<RequestId> Engine::submit(Request request, EventSink sink) {
+  try {
+    return accept(std::move(request), std::move(sink));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+Result<RequestId> Engine::accept(Request request, EventSink sink) {
   auto made = make_live(std::move(request), std::move(sink));
   if (!made.ok()) return made.status();
   std::unique_ptr<LiveRequest> live = std::move(made).value();
@@ -120,8 +126,20 @@ void Engine::cancel(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end()) return;
-  scheduler_->cancel(id);
-  end_request(*found->second, FinishReason::kCancelled, {});
+  found->second->cancelled = true;
+  cancel_asked_ = true;
+}
+
+// Ends what cancel() asked for, outside of plan and commit.
+void Engine::end_cancelled() {
+  if (!cancel_asked_) return;
+  reserve_events();
+  for (auto& [id, live] : live_) {
+    if (!live->cancelled || live->open == 0) continue;
+    scheduler_->cancel(id);
+    end_request(*live, FinishReason::kCancelled, {});
+  }
+  cancel_asked_ = false;
 }
 
 LiveRequest* Engine::owner_of(sched::SequenceId sequence) {
@@ -157,6 +175,7 @@ Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
 bool Engine::step() {
   std::unique_lock lock(mutex_);
   reserve_events();
+  end_cancelled();
   UnhealthyUnlessDone guard(healthy_);
   const sched::StepPlan& plan = scheduler_->plan();
   const bool worked = !plan.empty();
@@ -211,9 +230,12 @@ void Engine::publish_or_fail(const sched::SequenceUpdate& update) {
 // Room for one event of each completion and one more that ends it with an error, so that telling
 // of a lack of memory needs none.
 void Engine::reserve_events() {
-  size_t open = 0;
-  for (const auto& [id, live] : live_) open += static_cast<size_t>(live->open);
-  events_.reserve(events_.size() + 2 * open);
+  size_t events = events_.size();
+  for (const auto& [id, live] : live_) events += 2 * static_cast<size_t>(live->open);
+  events_.reserve(events);
+  delivered_.reserve(events);
+  targets_.reserve(events);
+  closed_.reserve(live_.size());
 }
 
 void Engine::run_until_idle() {
@@ -243,28 +265,30 @@ EngineMetrics Engine::metrics() const {
 void Engine::deliver(std::unique_lock<std::mutex>& lock) {
   // Sinks run unlocked: they may submit or cancel. Ended requests leave the table only after their
   // last event was handed over, so each sink outlives its calls.
-  while (!events_.empty()) {
-    std::vector<TokenEvent> events;
-    std::vector<std::unique_ptr<LiveRequest>> ended;
-    std::vector<LiveRequest*> targets;
-    ended.reserve(events_.size());
-    targets.reserve(events_.size());
-    // From here to the sinks nothing takes memory, so no event is lost.
-    events.swap(events_);
-    for (const TokenEvent& event : events) targets.push_back(live_.at(event.request).get());
-    for (const TokenEvent& event : events) {
+  for (end_cancelled(); !events_.empty(); end_cancelled()) {
+    delivered_.swap(events_);
+    for (const TokenEvent& event : delivered_) targets_.push_back(live_.at(event.request).get());
+    for (const TokenEvent& event : delivered_) {
       const auto found = live_.find(event.request);
       if (found == live_.end() || found->second->open > 0) continue;
       for (sched::SequenceId sequence : found->second->sequences) owners_.erase(sequence);
-      ended.push_back(std::move(found->second));
+      closed_.push_back(std::move(found->second));
       live_.erase(found);
     }
     lock.unlock();
-    for (size_t i = 0; i < events.size(); ++i) {
-      if (targets[i]->sink) targets[i]->sink(events[i]);
+    std::exception_ptr thrown;
+    for (size_t i = 0; i < delivered_.size(); ++i) {
+      try {
+        if (targets_[i]->sink) targets_[i]->sink(delivered_[i]);
+      } catch (...) {  // kept until the others have their events
+        thrown = std::current_exception();
+      }
     }
-    ended.clear();
+    closed_.clear();
     lock.lock();
+    delivered_.clear();
+    targets_.clear();
+    if (thrown) std::rethrow_exception(thrown);
   }
 }
 

@@ -88,10 +88,11 @@ class Engine {
                                                 const EngineOptions& options);
 
   // Checks the request and queues it. Errors: kInvalidArgument naming the field, kResourceExhausted
-  // when the queue is full. After success `sink` gets events until each completion has had its
-  // finish.
+  // when the queue is full or memory is short. After success `sink` gets events until each
+  // completion has had its finish.
   Result<RequestId> submit(Request request, EventSink sink);
-  // Ends the request within one step; unknown or ended ids are ignored.
+  // Ends the request at the beginning of the next step, at the end of one that runs now; unknown or
+  // ended ids are ignored. Takes no memory.
   void cancel(RequestId id);
 
   // Runs one step; false when there was nothing to do.
@@ -123,6 +124,7 @@ class Engine {
   Status initialise(std::shared_ptr<const LoadedModel> loaded, std::unique_ptr<ThreadPool> pool,
                     const runtime::MemoryPlan& plan);
 
+  Result<RequestId> accept(Request request, EventSink sink);
   Result<std::unique_ptr<LiveRequest>> make_live(Request request, EventSink sink);
   LiveRequest* owner_of(sched::SequenceId sequence);
   int32_t completion_index(const LiveRequest& live, sched::SequenceId sequence) const;
@@ -154,6 +156,7 @@ class Engine {
   void fail_request(LiveRequest& live, const Status& status);
   Status damaged_logits(const Status& status) const;
   void reserve_events();
+  void end_cancelled();
   void end_request(LiveRequest& live, FinishReason reason, const Status& error);
   TokenEvent& queue_event(LiveRequest& live, int32_t index);
   void close(LiveRequest& live, TokenEvent& event, FinishReason reason);
@@ -176,6 +179,11 @@ class Engine {
   std::vector<sampling::SamplerScratch> sampler_scratch_;  // one a thread
   std::vector<sched::SampledToken> sampled_;
   std::vector<TokenEvent> events_;
+  bool cancel_asked_ = false;  // some live request is `cancelled`
+  // Where deliver() works; they have room before a step begins.
+  std::vector<TokenEvent> delivered_;
+  std::vector<LiveRequest*> targets_;
+  std::vector<std::unique_ptr<LiveRequest>> closed_;
   EngineMetrics metrics_;
   std::atomic<bool> healthy_{true};
   LogitsObserver observer_;

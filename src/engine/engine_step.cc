@@ -1,6 +1,7 @@
 // From a step's logits to tokens, and from the scheduler's updates to events. Everything here runs
 // under the engine's lock.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "engine/engine.h"
@@ -15,6 +16,15 @@ std::span<float> row_of(const Tensor& logits, int64_t row) {
 template <typename T>
 bool contains(const std::vector<T>& items, T item) {
   return std::find(items.begin(), items.end(), item) != items.end();
+}
+
+// Whatever memory there is, the event says that something failed.
+void tell(const Status& error, TokenEvent* event) {
+  try {
+    event->error = error;
+  } catch (const std::bad_alloc&) {
+    event->error = out_of_memory();
+  }
 }
 
 }  // namespace
@@ -167,7 +177,12 @@ TokenEvent& Engine::queue_event(LiveRequest& live, int32_t index) {
 void Engine::close(LiveRequest& live, TokenEvent& event, FinishReason reason) {
   Completion& completion = live.completions[static_cast<size_t>(event.index)];
   check(!completion.ended, "a completion ends once");
-  event.text += completion.text.finish();
+  try {
+    event.text += completion.text.finish();
+  } catch (const std::bad_alloc&) {
+    reason = FinishReason::kError;
+    event.error = out_of_memory();
+  }
   completion.ended = true;
   event.finish = reason;
   completion.usage.prompt_tokens = static_cast<int64_t>(live.request.prompt_ids.size());
@@ -218,7 +233,7 @@ void Engine::end_request(LiveRequest& live, FinishReason reason, const Status& e
   for (int32_t i = 0; i < live.request.sampling.n; ++i) {
     if (live.completions[static_cast<size_t>(i)].ended) continue;
     TokenEvent& event = queue_event(live, i);
-    event.error = error;
+    tell(error, &event);
     close(live, event, reason);
   }
 }

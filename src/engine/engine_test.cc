@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -223,6 +224,30 @@ TEST(Engine, NotANumberEndsItsOwnRequestOnly) {
   EXPECT_FALSE(victim.completions.at(0).error.ok());
   EXPECT_EQ(neighbour.completions.at(0).ids, clean.completions.at(0).ids);
   EXPECT_TRUE(engine->healthy());
+  expect_nothing_held(*engine);
+}
+
+TEST(Engine, OddParametersLeaveNeighboursAlone) {
+  auto engine = load_or_fail(small_model(), small_options());
+  ASSERT_NE(engine, nullptr);
+  const Request control = sampled(prompt_of(*engine, texts()[1]), 5, 12);
+  const Outcome alone = run_request(*engine, control);
+  std::vector<Outcome> odd(4);
+  Outcome beside;
+  for (size_t i = 0; i < odd.size(); ++i) {
+    Request request = sampled(prompt_of(*engine, texts()[i]), i, 12);
+    request.sampling.temperature = std::array{1e-9f, 1e-4f, 100.0f, 1.0f}[i];
+    request.sampling.top_p = std::array{1.0f, 1e-9f, 1e-4f, 1.0f}[i];
+    if (i == 3) request.sampling.logit_bias = {{5, -100.0f}, {6, 100.0f}};
+    ASSERT_TRUE(engine->submit(request, [&, i](const TokenEvent& e) { odd[i].add(e); }).ok());
+  }
+  ASSERT_TRUE(engine->submit(control, [&](const TokenEvent& e) { beside.add(e); }).ok());
+  engine->run_until_idle();
+  EXPECT_EQ(beside.completions.at(0).ids, alone.completions.at(0).ids);
+  for (const Outcome& outcome : odd) {
+    EXPECT_EQ(outcome.completions.at(0).finish, FinishReason::kLength);
+    EXPECT_EQ(outcome.completions.at(0).ids.size(), 12u);
+  }
   expect_nothing_held(*engine);
 }
 

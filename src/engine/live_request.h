@@ -25,6 +25,9 @@ struct Completion {
   bool ended = false;
 };
 
+// Short enough to be copied without memory.
+inline Status out_of_memory() { return resource_exhausted("out of memory"); }
+
 struct LiveRequest {
   LiveRequest(sampling::Sampler ready, uint64_t drawn_seed)
       : sampler(std::move(ready)), seed(drawn_seed) {}
@@ -39,6 +42,7 @@ struct LiveRequest {
   std::vector<TokenLogprobs> prompt_logprobs;  // filled as chunks run, moved into the first event
   std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
   int32_t open = 0;               // completions without their last event
+  bool cancelled = false;         // asked for; the next step ends it
   std::function<void(const TokenEvent&)> sink;
 };
 

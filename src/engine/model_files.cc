@@ -113,9 +113,10 @@ Status read_generation_config(const fs::path& path, const models::ModelConfig& c
 
 Result<std::unique_ptr<ModelFiles>> ModelFiles::open(const fs::path& path,
                                                      std::string_view search_path) {
-  const fs::path found = find_in_search_path(path, search_path);
+  const auto model = find_model(path, search_path);
+  if (!model.ok()) return model.status();
+  const fs::path& found = *model;
   std::error_code error;
-  if (!fs::exists(found, error)) return not_found(path.string() + ": no such file or folder");
   std::unique_ptr<ModelFiles> files(new ModelFiles());
   const Status status = [&] {
     if (fs::is_directory(found, error)) return files->read_folder(found);

@@ -62,7 +62,11 @@ TEST(SchedulerAllocation, FailedAddLeavesNothing) {
       EXPECT_EQ(scheduler.stats().waiting, happened ? 0 : 3) << k;
     }
     EXPECT_GT(k, 10u);
-    scheduler.cancel(k - 1);
+    {
+      const pelton::testing::AllocationCounter counter;
+      EXPECT_EQ(scheduler.cancel(k - 1).size(), 3u);
+      EXPECT_EQ(counter.calls(), 0u);
+    }
     EXPECT_TRUE(scheduler.plan().empty());
   }
 }

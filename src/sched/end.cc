@@ -43,21 +43,21 @@ void Scheduler::Impl::promote_leader(Job* job) {
   waiting_.push(next);
 }
 
-std::vector<SequenceUpdate> Scheduler::Impl::cancel(RequestId id, FinishReason reason) {
-  std::vector<SequenceUpdate> updates;
+std::span<const SequenceUpdate> Scheduler::Impl::cancel(RequestId id, FinishReason reason) {
+  cancelled_.clear();
   const auto found = jobs_.find(id);
-  if (found == jobs_.end()) return updates;
+  if (found == jobs_.end()) return {};
   Job* job = found->second.get();
   // Completions that wait for the prompt go first: none of them is made leader in between.
   for (auto it = job->units.rbegin(); it != job->units.rend(); ++it) {
     if (ended(**it)) continue;
     for (const Sequence& sequence : (*it)->members) {
-      updates.push_back({sequence.id, id, sequence.index, {}, reason});
+      cancelled_.push_back({sequence.id, id, sequence.index, {}, reason});
     }
     end(it->get());
   }
-  std::ranges::sort(updates, {}, &SequenceUpdate::index);
-  return updates;
+  std::ranges::sort(cancelled_, {}, &SequenceUpdate::index);
+  return cancelled_;
 }
 
 std::optional<SequenceUpdate> Scheduler::Impl::finish(SequenceId id, FinishReason reason) {

@@ -30,7 +30,7 @@ Scheduler::~Scheduler() = default;
 Result<std::vector<SequenceId>> Scheduler::add(RequestId id, const Request& request) {
   return impl_->add(id, request);
 }
-std::vector<SequenceUpdate> Scheduler::cancel(RequestId id, FinishReason reason) {
+std::span<const SequenceUpdate> Scheduler::cancel(RequestId id, FinishReason reason) {
   return impl_->cancel(id, reason);
 }
 std::optional<SequenceUpdate> Scheduler::finish(SequenceId id, FinishReason reason) {

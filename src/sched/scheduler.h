@@ -90,8 +90,9 @@ class Scheduler {
 
   // Ends every sequence of the request now, at any point, also between plan() and commit(); its
   // blocks are free before the next plan(). Unknown or ended ids are ignored. Gives the updates of
-  // what ended, with `reason`.
-  std::vector<SequenceUpdate> cancel(RequestId id, FinishReason reason = FinishReason::kCancelled);
+  // what ended, with `reason`; they stay valid until the next cancel(). Takes no memory.
+  std::span<const SequenceUpdate> cancel(RequestId id,
+                                         FinishReason reason = FinishReason::kCancelled);
   // Ends one sequence, e.g. on a stop string found in its text. Not for beams.
   std::optional<SequenceUpdate> finish(SequenceId id, FinishReason reason);
 

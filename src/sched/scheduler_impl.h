@@ -26,7 +26,7 @@ struct Scheduler::Impl {
   void withdraw(Job* job);
 
   // end.cc: and leave
-  std::vector<SequenceUpdate> cancel(RequestId id, FinishReason reason);
+  std::span<const SequenceUpdate> cancel(RequestId id, FinishReason reason);
   std::optional<SequenceUpdate> finish(SequenceId id, FinishReason reason);
   void end(Unit* unit);
   void promote_leader(Job* job);
@@ -110,6 +110,7 @@ struct Scheduler::Impl {
   int32_t budget_ = 0;              // rows left in the step being planned
   bool stalled_ = false;            // a running unit found no block in the step being planned
   std::vector<SequenceUpdate> updates_;
+  std::vector<SequenceUpdate> cancelled_;  // by the last cancel(); room for the widest request
   SchedulerStats stats_;
 };
 

@@ -1,17 +1,15 @@
 // A request to generate text, whichever route it came by: what read_fields() makes of a body.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "base/json_tree.h"
 #include "pelton/sampling_params.h"
 
 namespace pelton::server {
-
-using OrderedJson = nlohmann::ordered_json;
 
 struct ApiRequest {
   std::string model;  // empty = the served one
@@ -19,9 +17,9 @@ struct ApiRequest {
 
   // Exactly one of these is set: prompts of /v1/completions, or a conversation.
   std::vector<std::variant<std::string, std::vector<int32_t>>> prompts;
-  OrderedJson messages;  // a list, checked and flattened to what templates read
-  OrderedJson tools;     // null or a list
-  OrderedJson template_kwargs = OrderedJson::object();
+  Json messages;  // a list, checked and flattened to what templates read
+  Json tools;     // null or a list
+  Json template_kwargs = Json::object();
   bool add_generation_prompt = true;
   bool tool_choice_none = false;
 

@@ -215,20 +215,20 @@ Outcome refuse_if_set(const JsonValue& value, ApiRequest& request) {
 
 Outcome ignore_value(const JsonValue&, ApiRequest&) { return std::nullopt; }
 
-OrderedJson to_ordered_json(const JsonValue& value) {
+Json to_ordered_json(const JsonValue& value) {
   const simdjson::dom::element& element = value.element();
   simdjson::dom::array array;
   simdjson::dom::object object;
   if (element.get(array) == simdjson::SUCCESS) {
-    OrderedJson out = OrderedJson::array();
+    Json out = Json::array();
     for (const simdjson::dom::element item : array)
       out.push_back(to_ordered_json(JsonValue(item, {})));
     return out;
   }
   if (element.get(object) == simdjson::SUCCESS) {
-    OrderedJson out = OrderedJson::object();
+    Json out = Json::object();
     // Keys stand once; appending them keeps this linear.
-    auto& entries = out.get_ref<OrderedJson::object_t&>();
+    auto& entries = out.items();
     for (const simdjson::dom::key_value_pair pair : object)
       entries.emplace_back(std::string(pair.key), to_ordered_json(JsonValue(pair.value, {})));
     return out;

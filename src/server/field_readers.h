@@ -28,6 +28,6 @@ std::optional<ApiError> refuse_if_set(const JsonValue& value, ApiRequest& reques
 std::optional<ApiError> ignore_value(const JsonValue& value, ApiRequest& request);
 
 // A value as the template interpreter takes it. Depth is bounded by the parser.
-OrderedJson to_ordered_json(const JsonValue& value);
+Json to_ordered_json(const JsonValue& value);
 
 }  // namespace pelton::server

@@ -19,7 +19,7 @@ Outcome bad(const std::string& path, std::string_view what) {
 
 // Text, or parts of which all are text: joined by line ends, as templates that know only strings
 // want them.
-Outcome read_content(const JsonValue& value, OrderedJson* out) {
+Outcome read_content(const JsonValue& value, Json* out) {
   std::string_view text;
   if (value.element().get(text) == simdjson::SUCCESS) {
     *out = std::string(text);
@@ -46,7 +46,7 @@ Outcome read_content(const JsonValue& value, OrderedJson* out) {
   return std::nullopt;
 }
 
-Outcome read_tool_calls(const JsonValue& value, OrderedJson* out) {
+Outcome read_tool_calls(const JsonValue& value, Json* out) {
   simdjson::dom::array array;
   if (value.element().get(array) != simdjson::SUCCESS) return bad(value.path(), "must be a list");
   size_t index = 0;
@@ -63,7 +63,7 @@ Outcome read_tool_calls(const JsonValue& value, OrderedJson* out) {
   return std::nullopt;
 }
 
-Outcome read_role(const JsonValue& message, OrderedJson* out) {
+Outcome read_role(const JsonValue& message, Json* out) {
   const auto role = message.string("role");
   if (!role.ok()) return bad(message.path(), "must have a string role");
   constexpr std::array<std::string_view, 5> kRoles = {"system", "user", "assistant", "tool",
@@ -79,7 +79,7 @@ Outcome read_role(const JsonValue& message, OrderedJson* out) {
 }
 
 Outcome read_key(const JsonValue& message, std::string_view key, const JsonValue& value,
-                 OrderedJson* out) {
+                 Json* out) {
   if (key == "role") return std::nullopt;
   if (key == "content") return read_content(value, &(*out)["content"]);
   if (key == "tool_calls") return read_tool_calls(value, &(*out)["tool_calls"]);
@@ -97,7 +97,7 @@ Outcome read_key(const JsonValue& message, std::string_view key, const JsonValue
   return bad(message.path(), fmt::format("unknown field {}", quote(key, 64)));
 }
 
-Outcome read_message(const JsonValue& message, OrderedJson* out) {
+Outcome read_message(const JsonValue& message, Json* out) {
   simdjson::dom::object object;
   if (message.element().get(object) != simdjson::SUCCESS)
     return bad(message.path(), "must be an object");
@@ -122,10 +122,10 @@ Outcome read_messages(const JsonValue& value, ApiRequest& request) {
   if (array.size() == 0) return bad("messages", "must not be empty");
   if (array.size() > kMaxMessages)
     return bad("messages", fmt::format("must hold at most {} messages", kMaxMessages));
-  request.messages = OrderedJson::array();
+  request.messages = Json::array();
   for (const simdjson::dom::element item : array) {
     const JsonValue message(item, fmt::format("messages[{}]", request.messages.size()));
-    OrderedJson out = OrderedJson::object();
+    Json out = Json::object();
     if (auto error = read_message(message, &out)) return error;
     request.messages.push_back(std::move(out));
   }

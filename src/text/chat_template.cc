@@ -16,7 +16,7 @@ struct ChatTemplate::Impl {
   jinja::Body body;
   TemplateLimits limits;
 
-  Result<jinja::Text> run(const OrderedJson& context) const {
+  Result<jinja::Text> run(const Json& context) const {
     jinja::Run run(limits);
     jinja::Interpreter interpreter(run, jinja::globals_from_json(run, context));
     jinja::Text text = interpreter.render(body);
@@ -36,14 +36,13 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::compile(std::string_vi
   return std::shared_ptr<const ChatTemplate>(std::move(compiled));
 }
 
-Result<std::string> ChatTemplate::render(const OrderedJson& context) const {
+Result<std::string> ChatTemplate::render(const Json& context) const {
   auto text = impl_->run(context);
   if (!text.ok()) return text.status();
   return std::string(text->view());
 }
 
-Result<std::vector<ChatTemplate::Piece>> ChatTemplate::render_pieces(
-    const OrderedJson& context) const {
+Result<std::vector<ChatTemplate::Piece>> ChatTemplate::render_pieces(const Json& context) const {
   auto text = impl_->run(context);
   if (!text.ok()) return text.status();
   std::vector<Piece> pieces;
@@ -53,27 +52,25 @@ Result<std::vector<ChatTemplate::Piece>> ChatTemplate::render_pieces(
   return pieces;
 }
 
-Status normalize_messages(OrderedJson* messages) {
+Status normalize_messages(Json* messages) {
   if (!messages->is_array()) return invalid_argument("messages: must be a list");
   size_t index = 0;
-  for (OrderedJson& message : *messages) {
+  for (Json& message : messages->elements()) {
     const std::string place = "messages[" + std::to_string(index++) + "]";
     if (!message.is_object()) return invalid_argument(place + ": must be an object");
-    const auto calls = message.find("tool_calls");
-    if (calls == message.end() || !calls->is_array()) continue;
-    for (OrderedJson& call : *calls) {
-      OrderedJson* target = &call;
-      if (call.is_object() && call.contains("function")) target = &call["function"];
-      if (!target->is_object() || !target->contains("arguments")) continue;
-      OrderedJson& arguments = (*target)["arguments"];
-      if (arguments.is_object()) continue;
-      if (arguments.is_string()) {
-        const auto& text = arguments.get_ref<const std::string&>();
-        OrderedJson parsed = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
-        if (parsed.is_object()) {
-          arguments = std::move(parsed);
+    Json* calls = message.find("tool_calls");
+    if (calls == nullptr || !calls->is_array()) continue;
+    for (Json& call : calls->elements()) {
+      Json* function = call.find("function");
+      Json* arguments = (function != nullptr ? function : &call)->find("arguments");
+      if (arguments == nullptr || arguments->is_object()) continue;
+      if (arguments->is_string()) {
+        auto parsed = Json::parse(arguments->as_string());
+        if (parsed.ok() && parsed->is_object()) {
+          *arguments = *std::move(parsed);
           continue;
         }
+        if (parsed.status().code() == StatusCode::kResourceExhausted) return parsed.status();
       }
       return invalid_argument(place + ".tool_calls: arguments must be a JSON object");
     }

@@ -5,17 +5,15 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json_tree.h"
 #include "base/result.h"
 #include "text/template_limits.h"
 
 namespace pelton::text {
-
-using OrderedJson = nlohmann::ordered_json;
 
 class ChatTemplate {
  public:
@@ -26,7 +24,7 @@ class ChatTemplate {
   // Renders with `context` (an object) as globals: messages, tools, add_generation_prompt,
   // bos_token, eos_token, ... raise_exception gives kInvalidArgument with the template's own text;
   // so does a spent budget, naming it.
-  Result<std::string> render(const OrderedJson& context) const;
+  Result<std::string> render(const Json& context) const;
 
   // A rendered prompt with the parts that came from the request marked, so that control-token text
   // typed by a user stays plain text: a control token may only be matched inside parts that are not
@@ -38,7 +36,7 @@ class ChatTemplate {
     std::string text;
     bool from_user;
   };
-  Result<std::vector<Piece>> render_pieces(const OrderedJson& context) const;
+  Result<std::vector<Piece>> render_pieces(const Json& context) const;
 
  private:
   struct Impl;
@@ -47,6 +45,6 @@ class ChatTemplate {
 
 // Readies a request's messages for templates, in place: tool calls' `arguments` that are JSON text
 // become objects. Anything else there is an error naming the message.
-Status normalize_messages(OrderedJson* messages);
+Status normalize_messages(Json* messages);
 
 }  // namespace pelton::text

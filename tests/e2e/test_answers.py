@@ -205,6 +205,25 @@ def test_file_follows_the_prompt(pelton):
     assert both["prompt_ids"] == answer(pelton, "-p", "Review:\nsome text", "-n", 1, "--raw")["prompt_ids"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_last_line_end_of_a_file_is_not_part_of_the_prompt(pelton, tmp_path, end):
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(("a wheel\n" + end).encode())
+    tail = ("-n", 1, "--greedy", "--raw")
+    assert answer(pelton, "-f", file, *tail)["prompt_ids"] == answer(pelton, "-p", "a wheel\n", *tail)["prompt_ids"]
+
+
+@pytest.mark.parametrize("options", [("-n", 0), ("-n", 4), ("-n", 12, "--beams", 3), ("-n", 1, "--beams", 2)])
+def test_timings_tell_prompt_and_answer_apart(pelton, options):
+    timings = answer(pelton, "--raw", "-p", PROMPT, "--ignore-eos", "--greedy", *options)["timings"]
+    assert timings["first_token_s"] > 0
+    assert timings["decode_s"] >= 0
+    if options[1] == 0:
+        assert timings["decode_s"] == 0
+    if options[1] == 12:  # eleven steps of three rows are no instant
+        assert timings["decode_s"] > timings["first_token_s"] / 100
+
+
 def test_backslash_n_stays_two_characters(pelton):
     written = answer(pelton, "--raw", "-p", "a\\nb", "-n", 1)["prompt_ids"]
     newline = answer(pelton, "--raw", "-p", "a\nb", "-n", 1)["prompt_ids"]

@@ -1,20 +1,32 @@
 """Commands, help and refusals."""
 import pytest
 from conftest import one_line_error
+from support import RUNNEL
+
+COMMANDS = {"run": ("-p", "a", "-n", 1), "tokenize": ("a",), "inspect": (), "eval": ("--prove",), "plan": (),
+            "bench": ("-p", 4, "-n", 2, "--repeat", 1, "--rows", "pp")}
 
 
 def test_help_lists_the_commands(pelton):
     help_text = pelton("--help")
     assert help_text.code == 0
-    for command in ("run", "tokenize", "eval", "plan"):
+    for command in COMMANDS:
         assert command in help_text.out
 
 
-@pytest.mark.parametrize("command", ["run", "tokenize", "eval", "plan"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_explains_itself(pelton, command):
     help_text = pelton(command, "--help")
     assert help_text.code == 0
     assert "MODEL" in help_text.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_the_common_options(pelton, command):
+    outcome = pelton(command, RUNNEL, *COMMANDS[command], "--threads", 1, "--device", "cpu", "--isa", "generic",
+                     "--activations", "int8", "--invariant", "--memory", "1GiB", "--json")
+    assert outcome.code == 0, outcome.err
+    assert isinstance(outcome.json(), dict)
 
 
 def test_unknown_command_and_option_are_refused(pelton):

@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 
+#include "cli/inspect.h"
 #include "engine/engine.h"
 #include "engine/model_files.h"
 #include "tests/fault/kth_failure.h"
@@ -31,13 +32,18 @@ Result<std::unique_ptr<engine::Engine>> load() {
   return engine::Engine::load(*std::move(files), options);
 }
 
-// How the one request ended. std::bad_alloc may leave submit() and, where not even the failure
-// could be told, step().
-Status answer(engine::Engine& engine) {
+Request short_request() {
   Request request;
   request.prompt_ids = {1, 2, 3, 4};
   request.sampling.max_tokens = 3;
   request.sampling.temperature = 0.0f;
+  return request;
+}
+
+// How the one request ended. std::bad_alloc may leave submit() and, where not even the failure
+// could be told, step().
+Status answer(engine::Engine& engine, Request request = short_request(), bool cancel = false) {
+  const auto endings_due = static_cast<int>(request.sampling.n);
   struct Ending {
     StatusCode error = StatusCode::kOk;
     int times = 0;
@@ -50,8 +56,12 @@ Status answer(engine::Engine& engine) {
     ending->error = event.error.code();
   });
   if (!id.ok()) return id.status();
+  if (cancel) {
+    engine.step();
+    engine.cancel(*id);
+  }
   engine.run_until_idle();
-  if (ending->times != 1) return internal_error("the request did not end exactly once");
+  if (ending->times != endings_due) return internal_error("not every completion ended once");
   return {ending->error, ""};
 }
 
@@ -74,7 +84,7 @@ TEST(EngineFaults, LoadAndAnswer) {
 }
 
 // One allocation of a request fails: that request ends with the error, the next one is answered.
-TEST(EngineFaults, TheEngineGoesOn) {
+void expect_the_engine_goes_on(const Request& request, bool cancel = false) {
   auto engine = load();
   ASSERT_TRUE(engine.ok()) << engine.status().to_string();
   ASSERT_TRUE(answer(**engine).ok());
@@ -85,21 +95,78 @@ TEST(EngineFaults, TheEngineGoesOn) {
     {
       const testing::AllocationFailure failure(k, testing::AllocationFailure::Mode::kOnce);
       try {
-        status = answer(**engine);
+        status = answer(**engine, request, cancel);
       } catch (const std::bad_alloc&) {
         status = resource_exhausted("");
       }
       happened = failure.happened();
     }
     if (!happened) break;
-    ASSERT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted) << k;
+    ASSERT_TRUE(status.ok() || status.code() == StatusCode::kResourceExhausted)
+        << k << ": " << status.to_string();
     told += status.ok() ? 0 : 1;
     ASSERT_TRUE((*engine)->healthy()) << "allocation " << k;
     (*engine)->run_until_idle();
     ASSERT_TRUE(answer(**engine).ok()) << "after allocation " << k;
-    EXPECT_EQ((*engine)->metrics().scheduler.running, 0) << k;
+    const engine::EngineMetrics metrics = (*engine)->metrics();
+    EXPECT_EQ(metrics.scheduler.running, 0) << k;
+    EXPECT_EQ(metrics.scheduler.free_blocks, metrics.scheduler.total_blocks) << k;
+    EXPECT_EQ(metrics.requests, metrics.finished + metrics.cancelled + metrics.failed) << k;
   }
   EXPECT_GT(told, 10);
+}
+
+TEST(EngineFaults, TheEngineGoesOn) { expect_the_engine_goes_on(short_request()); }
+
+TEST(EngineFaults, TheEngineGoesOnAfterCompletionsWithEverything) {
+  Request request = short_request();
+  request.sampling.n = 2;
+  request.sampling.temperature = 1.0f;
+  request.sampling.seed = 1;
+  request.sampling.logprobs = 3;
+  request.sampling.prompt_logprobs = 2;
+  request.sampling.stop = {"a stop text that is longer than a short string", "x"};
+  request.sampling.logit_bias = {{5, 1.0f}};
+  request.sampling.frequency_penalty = 0.5f;
+  expect_the_engine_goes_on(request);
+}
+
+TEST(EngineFaults, TheEngineGoesOnAfterBeams) {
+  Request request = short_request();
+  request.sampling.temperature = 1.0f;
+  request.sampling.num_beams = 2;
+  expect_the_engine_goes_on(request);
+}
+
+TEST(EngineFaults, TheEngineGoesOnAfterCancellation) {
+  expect_the_engine_goes_on(short_request(), /*cancel=*/true);
+}
+
+// Without any memory left a request can still be cancelled.
+TEST(EngineFaults, CancellingTakesNoMemory) {
+  auto engine = load();
+  ASSERT_TRUE(engine.ok());
+  FinishReason finish = FinishReason::kNone;
+  const auto id =
+      (*engine)->submit(short_request(), [&](const TokenEvent& event) { finish = event.finish; });
+  ASSERT_TRUE(id.ok());
+  (*engine)->step();
+  {
+    const testing::AllocationFailure failure(1, testing::AllocationFailure::Mode::kFromThenOn);
+    (*engine)->cancel(*id);
+    EXPECT_FALSE(failure.happened());
+  }
+  (*engine)->run_until_idle();
+  EXPECT_EQ(finish, FinishReason::kCancelled);
+}
+
+// The longest answer that a command prints.
+TEST(EngineFaults, InspectJson) {
+  const auto inspect = [] {
+    std::string answer;
+    return cli::run_inspect({kModel.string(), "", /*json=*/true}, &answer);
+  };
+  EXPECT_GT(fail_each_allocation(inspect, {.budget = 200}), 100u);
 }
 
 }  // namespace

@@ -9,12 +9,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+
+#include "base/search_path.h"
 
 namespace pelton::testing {
 
@@ -22,13 +24,9 @@ namespace internal {
 
 inline std::optional<std::filesystem::path> look_up(std::string_view name,
                                                     std::string_view search) {
-  for (size_t begin = 0; begin <= search.size();) {
-    const size_t end = std::min(search.find(':', begin), search.size());
-    const auto path = std::filesystem::path(search.substr(begin, end - begin)) / name;
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path;
-    begin = end + 1;
-  }
+  const std::filesystem::path path = find_in_search_path(name, search);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return path;
   return std::nullopt;
 }
 

@@ -6,13 +6,13 @@
 #include "text/chat_template.h"
 
 int main() {
-  using pelton::text::OrderedJson;
+  using pelton::Json;
   std::string line;
   while (std::getline(std::cin, line)) {
-    const OrderedJson job = OrderedJson::parse(line);
-    OrderedJson results = OrderedJson::array();
-    const auto compiled = pelton::text::ChatTemplate::compile(job["template"].get<std::string>());
-    for (const OrderedJson& context : job["contexts"]) {
+    const Json job = *Json::parse(line);
+    Json results = Json::array();
+    const auto compiled = pelton::text::ChatTemplate::compile(job["template"].as_string());
+    for (const Json& context : job["contexts"].elements()) {
       if (!compiled.ok()) {
         results.push_back({{"error", compiled.status().to_string()}});
         continue;

@@ -21,30 +21,16 @@ class Converter {
  public:
   explicit Converter(Run& run) : run_(run) {}
 
-  Value convert(const OrderedJson& json, bool trusted, int depth) {
+  Value convert(const Json& json, bool trusted, int depth) {
     if (depth > kMaxValueDepth) run_.fail_plain("the messages are nested too deep");
     if (!run_.spend(1)) return {};
-    switch (json.type()) {
-      case OrderedJson::value_t::null:
-        return None{};
-      case OrderedJson::value_t::boolean:
-        return json.get<bool>();
-      case OrderedJson::value_t::number_integer:
-        return json.get<int64_t>();
-      case OrderedJson::value_t::number_unsigned:
-        return convert_unsigned(json.get<uint64_t>());
-      case OrderedJson::value_t::number_float:
-        return json.get<double>();
-      case OrderedJson::value_t::string:
-        return convert_text(json.get_ref<const std::string&>(), trusted);
-      case OrderedJson::value_t::array:
-        return convert_array(json, depth);
-      case OrderedJson::value_t::object:
-        return convert_object(json, depth);
-      default:
-        run_.fail_plain("the messages hold a value that is not JSON");
-        return {};
-    }
+    if (json.is_null()) return None{};
+    if (json.is_boolean()) return json.as_bool();
+    if (json.is_number_unsigned()) return convert_unsigned(json.as_unsigned());
+    if (json.is_number_integer()) return json.as_integer();
+    if (json.is_number_float()) return json.as_double();
+    if (json.is_string()) return convert_text(json.as_string(), trusted);
+    return json.is_array() ? convert_array(json, depth) : convert_object(json, depth);
   }
 
  private:
@@ -61,21 +47,20 @@ class Converter {
     return Text(text, !trusted);
   }
 
-  Value convert_array(const OrderedJson& json, int depth) {
+  Value convert_array(const Json& json, int depth) {
     std::vector<Value> items;
     items.reserve(json.size());
-    for (const OrderedJson& item : json) {
+    for (const Json& item : json.elements()) {
       items.push_back(convert(item, false, depth + 1));
       if (!run_.ok()) return {};
     }
     return make_list(run_, std::move(items));
   }
 
-  Value convert_object(const OrderedJson& json, int depth) {
+  Value convert_object(const Json& json, int depth) {
     DictBuilder builder(run_);
     for (const auto& [key, item] : json.items()) {
-      const bool role =
-          key == "role" && item.is_string() && known_role(item.get_ref<const std::string&>());
+      const bool role = key == "role" && item.is_string() && known_role(item.as_string());
       const Value name = convert_text(key, false);
       builder.set(name, convert(item, role, depth + 1));
       if (!run_.ok()) return {};
@@ -88,7 +73,7 @@ class Converter {
 
 }  // namespace
 
-std::vector<std::pair<std::string, Value>> globals_from_json(Run& run, const OrderedJson& context) {
+std::vector<std::pair<std::string, Value>> globals_from_json(Run& run, const Json& context) {
   std::vector<std::pair<std::string, Value>> globals;
   if (!context.is_object()) {
     run.fail_plain("the context of a chat template must be an object");

@@ -8,6 +8,6 @@ namespace pelton::text::jinja {
 
 // Members of `context` as globals. Top-level strings named *_token are the model's own, and so are
 // well-known values of "role"; every other string and every key is the sender's.
-std::vector<std::pair<std::string, Value>> globals_from_json(Run& run, const OrderedJson& context);
+std::vector<std::pair<std::string, Value>> globals_from_json(Run& run, const Json& context);
 
 }  // namespace pelton::text::jinja

@@ -7,15 +7,15 @@
 namespace pelton::text {
 namespace {
 
-OrderedJson load(const std::string& name) {
+Json load(const std::string& name) {
   const auto text =
       read_file(std::string(PELTON_SOURCE_DIR) + "/tests/golden/templates/" + name, 64u << 20);
   EXPECT_TRUE(text.ok()) << text.status().to_string();
-  return text.ok() ? OrderedJson::parse(*text) : OrderedJson();
+  return text.ok() ? *Json::parse(*text) : Json();
 }
 
-OrderedJson snippet_context() {
-  return OrderedJson::parse(R"({"messages": [{"role": "system", "content": "s"},
+Json snippet_context() {
+  return *Json::parse(R"({"messages": [{"role": "system", "content": "s"},
                                               {"role": "user", "content": "<hi>"}],
                                "bos_token": "<s>"})");
 }
@@ -32,18 +32,18 @@ std::string error_of(const std::string& source, TemplateLimits limits = {}) {
 }
 
 TEST(Jinja, SnippetsEqualTheReference) {
-  const OrderedJson snippets = load("snippets.json");
+  const Json snippets = load("snippets.json");
   ASSERT_GE(snippets.size(), 80u);
-  for (const OrderedJson& snippet : snippets) {
-    const auto source = snippet["template"].get<std::string>();
+  for (const Json& snippet : snippets.elements()) {
+    const auto source = snippet["template"].as_string();
     const auto ours = render(source);
     if (snippet.contains("text")) {
       ASSERT_TRUE(ours.ok()) << source << "\n" << ours.status().to_string();
-      EXPECT_EQ(*ours, snippet["text"].get<std::string>()) << source;
+      EXPECT_EQ(*ours, snippet["text"].as_string()) << source;
     } else {
       EXPECT_FALSE(ours.ok()) << source;
-      if (snippet.value("raised", false) && !ours.ok()) {
-        EXPECT_NE(ours.status().message().find(snippet["error"].get<std::string>().substr(0, 20)),
+      if (snippet.contains("raised") && snippet["raised"].as_bool() && !ours.ok()) {
+        EXPECT_NE(ours.status().message().find(snippet["error"].as_string().substr(0, 20)),
                   std::string::npos)
             << source << "\n"
             << ours.status().message();
