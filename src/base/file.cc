@@ -168,6 +168,12 @@ Result<std::string> read_file(const std::filesystem::path& path, uint64_t limit)
 }
 
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  // Renaming would put a file in the place of a device, a pipe or a link.
+  std::error_code ignored;
+  const auto there = std::filesystem::symlink_status(path, ignored);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return invalid_argument(path.string() + ": exists and is not a regular file");
+  }
   std::string temporary = path.string() + ".XXXXXX";
   const int raw = mkstemp(temporary.data());
   if (raw < 0) return errno_status(path.string(), "cannot create a file beside it");

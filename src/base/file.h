@@ -43,7 +43,8 @@ bool truncated_while_mapped();
 // Whole content; refuses directories and files above `limit` bytes.
 Result<std::string> read_file(const std::filesystem::path& path, uint64_t limit);
 
-// Writes to a temporary file beside `path`, syncs, renames. On error the old file is intact and
+// Writes to a temporary file beside `path`, syncs, renames. `path` is a new name or a regular file,
+// no link. On error the old file is intact and
 // nothing is left over.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view content);
 

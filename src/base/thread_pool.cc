@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <new>
 #include <string>
+#include <system_error>
 
 #include "base/check.h"
 
@@ -63,10 +65,17 @@ int available_threads() {
 ThreadPool::ThreadPool(int threads) : lanes_(static_cast<size_t>(threads)) {
   check(threads >= 1 && threads <= 1024, "a pool has 1 to 1024 threads");
   workers_.reserve(static_cast<size_t>(threads - 1));
-  for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker(t); });
+  try {
+    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { worker(t); });
+  } catch (const std::system_error&) {
+    join();  // those that did start
+    throw std::bad_alloc();
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { join(); }
+
+void ThreadPool::join() {
   stop_.store(true);
   epoch_.fetch_add(1);
   epoch_.notify_all();

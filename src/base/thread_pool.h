@@ -25,7 +25,7 @@ int available_threads();
 class ThreadPool {
  public:
   // `threads` >= 1. Starts threads - 1 workers, which spin for a short while between jobs and then
-  // sleep.
+  // sleep. std::bad_alloc where the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -46,6 +46,7 @@ class ThreadPool {
     std::atomic<uint64_t> range{0};  // begin in the low half, end in the high half
   };
 
+  void join();
   void worker(int thread);
   void work(int thread);
   bool claim(int thread, int64_t* item);

@@ -61,13 +61,14 @@ void size_engine(const BenchOptions& options, engine::EngineOptions* engine) {
   engine->enable_prefix_caching = false;
 }
 
-Result<std::vector<std::vector<int32_t>>> read_prompts(const engine::Engine& engine,
-                                                       const std::string& path) {
+using Prompts = std::vector<std::vector<int32_t>>;
+
+Result<Prompts> read_prompts(const engine::Engine& engine, const std::string& path) {
   auto text = read_text(path);
   if (!text.ok()) return text.status();
   std::istringstream lines(*text);
   std::string line;
-  std::vector<std::vector<int32_t>> prompts;
+  Prompts prompts;
   while (std::getline(lines, line)) {
     if (!line.empty()) prompts.push_back(engine.tokenizer()->encode(line, {}));
   }
@@ -76,7 +77,7 @@ Result<std::vector<std::vector<int32_t>>> read_prompts(const engine::Engine& eng
 }
 
 // Runs the rows that were asked for, in order; `show` sees each as soon as it is there.
-Status measure(const BenchOptions& options, engine::Engine& engine,
+Status measure(const BenchOptions& options, const Prompts& prompts, engine::Engine& engine,
                const bench_lib::Roofline& roofline,
                const std::function<Status(const bench_lib::SpeedRow&)>& show) {
   const auto add = [&](Result<bench_lib::SpeedRow> row) {
@@ -98,11 +99,9 @@ Status measure(const BenchOptions& options, engine::Engine& engine,
                                            options.repeat));
     if (!s.ok()) return s;
   }
-  if (options.prompts.empty()) return {};
-  auto prompts = read_prompts(engine, options.prompts);
-  if (!prompts.ok()) return prompts.status();
+  if (prompts.empty()) return {};
   return add(
-      bench_lib::offline_throughput(engine, *prompts, options.generated_tokens, options.repeat));
+      bench_lib::offline_throughput(engine, prompts, options.generated_tokens, options.repeat));
 }
 
 double percent(const bench_lib::SpeedRow& row) { return 100.0 * row.tokens_per_second / row.limit; }
@@ -152,8 +151,9 @@ std::string table_head(engine::Engine& engine, const bench_lib::Roofline& roofli
       "measured limits: {}\n\n"
       "| {:<14} | {:>10} | {:>9} | {:>18} | {:>8} |\n"
       "| -------------- | ---------: | --------: | -----------------: | -------: |\n",
-      engine.files().display_name(), machine, static_cast<double>(engine.plan().parameters) / 1e6,
-      limits, "test", "tok/s", "spread", "limit tok/s", "of limit");
+      printable(engine.files().display_name()), machine,
+      static_cast<double>(engine.plan().parameters) / 1e6, limits, "test", "tok/s", "spread",
+      "limit tok/s", "of limit");
 }
 
 }  // namespace
@@ -169,9 +169,15 @@ Status run_bench(const BenchOptions& options) {
   const auto measured = roofline_of(engine);
   if (!measured.ok()) return measured.status();
   const bench_lib::Roofline& roofline = *measured;
+  Prompts prompts;
+  if (!options.prompts.empty()) {
+    auto read = read_prompts(engine, options.prompts);
+    if (!read.ok()) return read.status();
+    prompts = std::move(read).value();
+  }
   if (!options.common.json) {
     if (Status s = print(table_head(engine, roofline)); !s.ok()) return s;
-    return measure(options, engine, roofline,
+    return measure(options, prompts, engine, roofline,
                    [](const bench_lib::SpeedRow& row) { return print(table_row(row)); });
   }
   Json answer = answer_header("bench", engine.files(), engine.options());
@@ -179,7 +185,7 @@ Status run_bench(const BenchOptions& options) {
     answer["rows"].push_back(json_row(row));
     return Status();
   };
-  if (Status s = measure(options, engine, roofline, append); !s.ok()) return s;
+  if (Status s = measure(options, prompts, engine, roofline, append); !s.ok()) return s;
   answer["roofline"] = {{"read_bytes_per_second", roofline.read_bytes_per_second},
                         {"int8_ops_per_second", roofline.int8_ops_per_second}};
   return print(answer.dump() + "\n");

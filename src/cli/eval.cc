@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "base/file.h"
 #include "cli/tokenize.h"
@@ -169,6 +170,15 @@ Status dump_logits(const EvalOptions& options, engine::EngineOptions engine_opts
   auto ids = parse_ids(*text);
   if (!ids.ok()) return ids.status().with_context(options.ids);
   if (ids->empty()) return invalid_argument(options.ids + ": no ids");
+  const std::filesystem::path out = options.dump_logits;
+  std::error_code ignored;
+  const std::filesystem::path model = options.common.model;
+  if (std::filesystem::equivalent(out, model, ignored) ||
+      std::filesystem::equivalent(out.has_parent_path() ? out.parent_path() : ".", model,
+                                  ignored)) {
+    return invalid_argument("--dump-logits would write over the model or into its folder: " +
+                            out.string());
+  }
   auto engine =
       load_engine(options.common, for_all_rows(engine_opts, static_cast<int32_t>(ids->size())));
   if (!engine.ok()) return engine.status();
@@ -185,6 +195,8 @@ Status run_eval(const EvalOptions& options, bool* differs) {
   if (!engine_opts.ok()) return engine_opts.status();
   if (options.window < 0 || options.limit < 0)
     return invalid_argument("--window and --limit must not be negative");
+  if (options.window == 1)
+    return invalid_argument("--window 1 predicts nothing: at least 2 tokens");
   if (!options.dump_logits.empty()) return dump_logits(options, *engine_opts);
   if (options.prove) return eval_proof(options, *engine_opts, differs);
   if (!options.kl.empty()) return eval_divergence(options, *engine_opts);

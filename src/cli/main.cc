@@ -1,12 +1,15 @@
 // The program: declares every command's options once (command line, environment, config file and
 // help come from these declarations), runs the command, turns a status or an escaped exception into
 // one line and an exit code.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
 #include <new>
+#include <sstream>
 
 #include "base/check.h"
 #include "cli/bench.h"
@@ -316,13 +319,43 @@ Command add_serve(CLI::App& program) {
 
 int fail(const Status& status) {
   print_error(status.to_string());
+  if (status.code() == StatusCode::kCancelled) return 130;  // as the shell says of Ctrl-C
   return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
 }
+
+// Reads a bounded file, and refuses lines that the library would pass over.
+class StrictConfig : public CLI::ConfigTOML {
+ public:
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    constexpr size_t kMaxBytes = 1 << 20;
+    std::string text(kMaxBytes + 1, '\0');
+    input.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(input.gcount()));
+    if (text.size() > kMaxBytes) throw CLI::ConfigError("--config: larger than 1 MiB");
+    std::istringstream lines(text);
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const size_t first = line.find_first_not_of(" \t\r");
+      if (first == std::string::npos || line[first] == '#' || line[first] == ';') continue;
+      const size_t last = line.find_last_not_of(" \t\r");
+      const bool section = line[first] == '[' && line[last] == ']';
+      const size_t equals = line.find('=');
+      if (!section && (line[first] == '[' || equals == std::string::npos || equals == first)) {
+        throw CLI::ConfigError(
+            fmt::format("--config: line {} is neither \"key = value\" nor \"[command]\"", number));
+      }
+    }
+    std::istringstream whole(text);
+    return CLI::ConfigTOML::from_config(whole);
+  }
+};
 
 int run_program(int argc, char** argv) {
   CLI::App program("Pelton: runs large language models on CPUs.", "pelton");
   program.set_version_flag("--version", kVersion);
   program.set_config("--config", "", "options from a TOML or INI file");
+  program.config_formatter(std::make_shared<StrictConfig>());
+  program.allow_config_extras(CLI::config_extras_mode::error);
   program.require_subcommand(1);
   const auto differs = std::make_shared<bool>(false);
   const std::vector<Command> commands = {

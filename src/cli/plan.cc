@@ -66,7 +66,7 @@ Status run_plan(const PlanOptions& options) {
     return print(answer.dump() + "\n");
   }
   std::string text =
-      fmt::format("{}: {}, {:.1f} M parameters\n\n", (*files)->display_name(),
+      fmt::format("{}: {}, {:.1f} M parameters\n\n", printable((*files)->display_name()),
                   (*files)->config().model_type, static_cast<double>(plan.parameters) / 1e6);
   const auto line = [&](const char* name, size_t bytes, const std::string& note) {
     text += fmt::format("  {:<22} {:>12}   {}\n", name, format_bytes(bytes), note);

@@ -206,16 +206,21 @@ Status complete(const RunOptions& options, engine::Engine& engine, const std::st
   Timings timings{.load_s = load_s};
   auto answers = generate(engine, std::move(request), !options.common.json, &timings);
   if (!answers.ok()) return answers.status();
-  if (options.common.json)
-    return print_json(*ids, *answers, timings, seed, engine.plan().anonymous());
+  const Status end =
+      g_interrupted ? Status(StatusCode::kCancelled, "the answer is not whole") : Status();
+  if (options.common.json) {
+    Status s = print_json(*ids, *answers, timings, seed, engine.plan().anonymous());
+    return s.ok() ? end : s;
+  }
   if (answers->size() > 1) {
     for (size_t i = 0; i < answers->size(); ++i) {
       if (Status s = print(fmt::format("--- {} ---\n{}\n", i + 1, (*answers)[i].text)); !s.ok())
         return s;
     }
-    return {};
+    return end;
   }
-  return print("\n");
+  Status s = print("\n");
+  return s.ok() ? end : s;
 }
 
 constexpr const char* kChatHelp =
@@ -335,6 +340,11 @@ Status run_run(const RunOptions& options) {
   if (options.common.max_num_seqs == 0) {
     engine_opts->max_num_seqs = std::max({1, options.num_beams, options.sampling.n});
   }
+  // The rest of the sampling parameters is checked by the engine, after space for n answers is
+  // taken.
+  if (options.sampling.n < 1) {
+    return invalid_argument(fmt::format("--n must be at least 1, not {}", options.sampling.n));
+  }
   std::string prompt = options.prompt;
   bool has_prompt = options.has_prompt;
   if (!options.file.empty()) {
@@ -352,6 +362,7 @@ Status run_run(const RunOptions& options) {
   const double load_s = seconds_since(start);
   if (has_prompt) return complete(options, **engine, prompt, load_s);
   if (options.common.json) return invalid_argument("--json needs a prompt: give -p or -f");
+  if (options.sampling.n > 1) return invalid_argument("--n needs a prompt: give -p or -f");
   auto formatter = engine::ChatFormatter::create((*engine)->files(), (*engine)->tokenizer());
   if (!formatter.ok())
     return formatter.status().with_context(

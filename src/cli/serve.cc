@@ -81,8 +81,9 @@ Status run_serve(const ServeOptions& options, const char* version) {
   auto service = server::Service::create(**engine, std::move(service_opts).value());
   if (!service.ok()) return service.status();
   log_line(fmt::format("{} on http://{}:{}/v1, context {}, {} at once",
-                       (*engine)->files().display_name(), options.host, (*service)->port(),
-                       (*engine)->options().max_model_len, (*engine)->options().max_num_seqs));
+                       printable((*engine)->files().display_name()), options.host,
+                       (*service)->port(), (*engine)->options().max_model_len,
+                       (*engine)->options().max_num_seqs));
   return (*service)->run();
 }
 

@@ -103,6 +103,12 @@ Status run_tokenize(const TokenizeOptions& options) {
     auto parsed = options.decode ? parse_ids(text) : chat_ids(options, **files, *tokenizer);
     if (!parsed.ok()) return parsed.status();
     ids = std::move(parsed).value();
+    for (const int32_t id : ids) {
+      if (id < 0 || id >= (*tokenizer)->vocab_size()) {
+        return invalid_argument(
+            fmt::format("id {} is outside the vocabulary of {}", id, (*tokenizer)->vocab_size()));
+      }
+    }
   } else {
     ids = (*tokenizer)
               ->encode(text, {.add_special_tokens = !options.no_special,

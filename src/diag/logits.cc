@@ -1,14 +1,20 @@
 #include "diag/logits.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace pelton::diag {
 
 Status for_each_row(engine::Engine& engine, const std::vector<int32_t>& ids,
                     const std::function<void(int32_t, std::span<const float>)>& row) {
   int32_t next = 0;
+  bool finite = true;
   engine.set_logits_observer(
       [&](RequestId, int32_t, int32_t position, std::span<const float> logits) {
         // After a preemption rows come again, with the same bits.
         if (position == next) {
+          // Minus infinity is a token that the model rules out.
+          finite = finite && std::ranges::none_of(logits, [](float v) { return std::isnan(v); });
           row(position, logits);
           ++next;
         }
@@ -25,6 +31,7 @@ Status for_each_row(engine::Engine& engine, const std::vector<int32_t>& ids,
   engine.set_logits_observer(nullptr);
   if (!id.ok()) return id.status();
   if (!error.ok()) return error;
+  if (!finite) return internal_error("the model's logits hold NaN");
   check(next == static_cast<int32_t>(ids.size()), "a row of logits was not computed");
   return {};
 }

@@ -104,6 +104,13 @@ Status read_generation_config(const fs::path& path, const models::ModelConfig& c
   const JsonValue root = (*document)->root();
   if (Status s = read_defaults(root, params); !s.ok()) return s.with_context(path.string());
   if (Status s = read_eos_ids(root, eos_ids); !s.ok()) return s.with_context(path.string());
+  for (const int32_t id : *eos_ids) {
+    if (id >= config.vocab_size) {
+      return data_loss(fmt::format("eos_token_id {} is outside the vocabulary of {}", id,
+                                   config.vocab_size))
+          .with_context(path.string());
+    }
+  }
   // A range broken here is the file's fault, not the caller's.
   const Status valid = validate(*params, config.vocab_size, config.max_position_embeddings);
   return valid.ok() ? valid : data_loss(valid.message()).with_context(path.string());

@@ -313,7 +313,10 @@ RopeConfig read_rope(const std::optional<Fields>& scaling, const Fields& model, 
     model.fail("partial_rotary_factor", fmt::format("{} is not in (0, 1]", partial));
     return rope;
   }
-  rope.rotary_dim = static_cast<int32_t>(config.head_dim * partial);
+  // The reference rotates whole heads in the other architectures.
+  const bool rotates_a_part = config.model_type == "phi3";
+  rope.rotary_dim =
+      rotates_a_part ? static_cast<int32_t>(config.head_dim * partial) : config.head_dim;
   if (!scaling) return rope;
 
   const std::string type = scaling->text("rope_type", scaling->text("type", "default"));
@@ -363,6 +366,7 @@ void read_windows(const Fields& fields, ModelConfig* config) {
   const std::string& type = config->model_type;
   const bool qwen = type == "qwen2" || type == "qwen3";
   const bool gemma = type == "gemma3_text";
+  if (type == "llama") return;  // the reference reads no window there
   if (qwen && !fields.flag("use_sliding_window", false)) return;
   // null says no window; an absent key means the class default where one exists.
   const bool named_null = !fields.find("sliding_window") && fields.present("sliding_window");

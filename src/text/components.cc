@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "text/unicode.h"
@@ -108,6 +109,25 @@ Result<std::unique_ptr<Normalizer>> read_replace(const JsonValue& value) {
   auto content = value.string("content");
   if (!content.ok()) return content.status();
   return replace_normalizer(std::move(*pattern), std::string(*content));
+}
+
+// Replacements multiply: a few long ones, one after the other, would turn a word into gigabytes.
+Status check_growth(const JsonValue& value, const std::vector<JsonValue>& steps) {
+  constexpr size_t kMaxGrowth = 4096;  // bytes that one byte may become
+  size_t growth = 1;
+  for (const JsonValue& step : steps) {
+    for (const char* key : {"content", "prepend"}) {
+      if (!step.get(key)) continue;
+      const auto text = step.string(key);
+      if (!text.ok()) return text.status();
+      growth *= std::clamp<size_t>(text->size(), 1, kMaxGrowth + 1);
+      if (growth > kMaxGrowth) {
+        return value.error(
+            fmt::format("replacements would turn one byte into more than {}", kMaxGrowth));
+      }
+    }
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Normalizer>> read_one_normalizer(const JsonValue& value) {
@@ -342,6 +362,7 @@ Status read_template(const JsonValue& value, PipelineParts* parts) {
 Result<std::unique_ptr<Normalizer>> read_normalizer(const JsonValue& value) {
   auto leaves = flatten(value, "normalizers");
   if (!leaves.ok()) return leaves.status();
+  if (Status s = check_growth(value, *leaves); !s.ok()) return s;
   std::vector<std::unique_ptr<Normalizer>> steps;
   for (const JsonValue& leaf : *leaves) {
     auto step = read_one_normalizer(leaf);
@@ -386,6 +407,7 @@ Result<std::unique_ptr<PreTokenizer>> read_pre_tokenizer(const JsonValue& value,
 Status read_decoder(const JsonValue& value, DecodeSteps* steps) {
   auto leaves = flatten(value, "decoders");
   if (!leaves.ok()) return leaves.status();
+  if (Status s = check_growth(value, *leaves); !s.ok()) return s;
   for (const JsonValue& leaf : *leaves) {
     if (Status s = read_one_decoder(leaf, steps); !s.ok()) return s;
   }

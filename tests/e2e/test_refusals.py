@@ -36,6 +36,54 @@ def test_config_file(pelton, tmp_path):
     refused(pelton("--config", tmp_path / "none.toml", "run", RUNNEL, *RUN, **QUICK))
 
 
+@pytest.mark.parametrize("content", [b"\xff\0garbage[[[\n=====", b"[rum]\nn = 3\n", b"[run]\nno_such_option = 3\n",
+                                     b"threads = abc\n", b"[run\nseed = 1\n", b"#" * (1 << 21)])
+def test_config_file_that_says_nothing(pelton, tmp_path, content):
+    (tmp_path / "c.toml").write_bytes(content)
+    refused(pelton("--config", tmp_path / "c.toml", "run", RUNNEL, *RUN, **QUICK))
+
+
+def test_config_file_without_end(pelton):
+    refused(pelton("--config", "/dev/zero", "run", RUNNEL, *RUN, **QUICK), "1 MiB")
+
+
+def test_config_file_sets_options_of_a_command(pelton, tmp_path):
+    (tmp_path / "c.toml").write_text("# a comment\n\n[run]\nthreads = 100000\n")
+    refused(pelton("--config", tmp_path / "c.toml", "run", RUNNEL, *RUN, **QUICK), "threads")
+
+
+def test_results_are_written_over_nothing_but_results(pelton, tmp_path):
+    model = copy_folder(RUNNEL, tmp_path / "model")
+    ids = tmp_path / "ids.txt"
+    ids.write_text("1 2 3")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    weights = (model / "model.safetensors").read_bytes()
+    for target in (model / "model.safetensors", model / "new.f32", tmp_path / "link", tmp_path):
+        refused(pelton("eval", model, "--dump-logits", target, "--ids", ids, **QUICK))
+    assert (model / "model.safetensors").read_bytes() == weights
+
+
+def test_replacements_that_would_grow_without_end(pelton, tmp_path):
+    model = copy_folder(RUNNEL, tmp_path / "model")
+    data = json.loads((model / "tokenizer.json").read_text())
+    step = {"type": "Replace", "pattern": {"String": "l"}, "content": "l" * 1000}
+    for part, steps in (("normalizer", "normalizers"), ("decoder", "decoders")):
+        bad = {**data, part: {"type": "Sequence", steps: [step] * 3}}
+        replace(model / "tokenizer.json", json.dumps(bad))
+        refused(pelton("tokenize", model, "hello", **QUICK), part)
+
+
+def test_numbers_beyond_their_meaning(pelton, tmp_path):
+    refused(pelton("run", RUNNEL, *RUN, "--n", "-1", **QUICK), "--n")
+    refused(pelton("run", RUNNEL, "--n", 2, stdin="hello\n", **QUICK), "--n")
+    refused(pelton("tokenize", RUNNEL, "--decode", "99999999", **QUICK), "99999999")
+    refused(pelton("eval", RUNNEL, "--perplexity", RUNNEL / "config.json", "--window", 1, **QUICK), "--window")
+    refused(pelton("bench", RUNNEL, "-c", 64, "--rows", "offline", "--prompts", "nosuch", **QUICK), "nosuch")
+    model = copy_folder(RUNNEL, tmp_path / "model")
+    replace(model / "generation_config.json", '{"eos_token_id": 99999}')
+    refused(pelton("run", model, *RUN, **QUICK), "99999")
+
+
 @pytest.mark.parametrize(("option", "value"), [
     ("--memory", "1K"), ("--memory", "lots"), ("--memory", "-1"), ("--memory", "nan"), ("--memory", "1e300"),
     ("--kv-cache-dtype", "int3"), ("--isa", "z80"), ("--threads", "-1"), ("--threads", "100000"), ("--threads", "many"),
