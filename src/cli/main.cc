@@ -331,7 +331,17 @@ class StrictConfig : public CLI::ConfigTOML {
     std::string text(kMaxBytes + 1, '\0');
     input.read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<size_t>(input.gcount()));
-    if (text.size() > kMaxBytes) throw CLI::ConfigError("--config: larger than 1 MiB");
+    status_ = text.size() > kMaxBytes ? invalid_argument("--config: larger than 1 MiB")
+                                      : check_lines(text);
+    if (!status_.ok()) return {};
+    std::istringstream whole(text);
+    return CLI::ConfigTOML::from_config(whole);
+  }
+  // What was wrong with the file that was read, if one was.
+  const Status& status() const { return status_; }
+
+ private:
+  static Status check_lines(const std::string& text) {
     std::istringstream lines(text);
     std::string line;
     for (int number = 1; std::getline(lines, line); ++number) {
@@ -341,20 +351,22 @@ class StrictConfig : public CLI::ConfigTOML {
       const bool section = line[first] == '[' && line[last] == ']';
       const size_t equals = line.find('=');
       if (!section && (line[first] == '[' || equals == std::string::npos || equals == first)) {
-        throw CLI::ConfigError(
+        return invalid_argument(
             fmt::format("--config: line {} is neither \"key = value\" nor \"[command]\"", number));
       }
     }
-    std::istringstream whole(text);
-    return CLI::ConfigTOML::from_config(whole);
+    return {};
   }
+
+  mutable Status status_;
 };
 
 int run_program(int argc, char** argv) {
   CLI::App program("Pelton: runs large language models on CPUs.", "pelton");
   program.set_version_flag("--version", kVersion);
   program.set_config("--config", "", "options from a TOML or INI file");
-  program.config_formatter(std::make_shared<StrictConfig>());
+  const auto config = std::make_shared<StrictConfig>();
+  program.config_formatter(config);
   program.allow_config_extras(CLI::config_extras_mode::error);
   program.require_subcommand(1);
   const auto differs = std::make_shared<bool>(false);
@@ -364,9 +376,11 @@ int run_program(int argc, char** argv) {
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (!config->status().ok()) return fail(config->status());
     if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
     return fail(invalid_argument(std::string(error.what()) + "; --help lists the options"));
   }
+  if (!config->status().ok()) return fail(config->status());
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
     if (const Status status = command.run(); !status.ok()) return fail(status);
