@@ -4,7 +4,9 @@
 #include <memory>
 #include <new>
 
+#include "base/json_tree.h"
 #include "cli/inspect.h"
+#include "engine/chat.h"
 #include "engine/engine.h"
 #include "engine/model_files.h"
 #include "tests/fault/kth_failure.h"
@@ -158,6 +160,27 @@ TEST(EngineFaults, CancellingTakesNoMemory) {
   }
   (*engine)->run_until_idle();
   EXPECT_EQ(finish, FinishReason::kCancelled);
+}
+
+// A chat on its way to ids: JSON from outside, its template, the tokenizer.
+TEST(EngineFaults, Chat) {
+  const auto files = engine::ModelFiles::open(kModel);
+  ASSERT_TRUE(files.ok()) << files.status().to_string();
+  const auto tokenizer = (*files)->load_tokenizer();
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+  const auto ask = [&] {
+    auto messages = Json::parse(
+        R"([{"role": "user", "content": "a text that is longer than a short string: é 水轮机"},
+            {"role": "assistant", "content": null, "tool_calls": [{"type": "function",
+             "function": {"name": "f", "arguments": "{\"list\": [1, {\"deep\": [2.5]}]}"}}]}])");
+    if (!messages.ok()) return messages.status();
+    auto formatter = engine::ChatFormatter::create(**files, *tokenizer);
+    if (!formatter.ok()) return formatter.status();
+    engine::ChatFormatter::Conversation conversation;
+    conversation.messages = *std::move(messages);
+    return formatter->prompt_ids(conversation).status();
+  };
+  EXPECT_GT(fail_each_allocation(ask), 100u);
 }
 
 // The longest answer that a command prints.

@@ -19,6 +19,8 @@ class Interpreter::Enter {
  public:
   Enter(Interpreter& interpreter, Scope* parent)
       : interpreter_(interpreter), outer_(interpreter.scope_) {
+    make_room(interpreter.spare_);
+    make_room(interpreter.pinned_);
     if (interpreter.spare_.empty()) {
       scope_ = std::make_unique<Scope>();
     } else {
@@ -27,8 +29,10 @@ class Interpreter::Enter {
     }
     scope_->parent = parent;
     interpreter.scope_ = scope_.get();
+    ++interpreter.open_;
   }
   ~Enter() {
+    --interpreter_.open_;
     interpreter_.scope_ = outer_;
     if (scope_->pinned) {
       interpreter_.pinned_.push_back(std::move(scope_));
@@ -41,6 +45,12 @@ class Interpreter::Enter {
   Enter& operator=(const Enter&) = delete;
 
  private:
+  // For every open scope and this one: leaving a scope must take no memory.
+  void make_room(std::vector<std::unique_ptr<Scope>>& scopes) const {
+    const size_t wanted = scopes.size() + interpreter_.open_ + 1;
+    if (scopes.capacity() < wanted) scopes.reserve(std::max(wanted, 2 * scopes.capacity()));
+  }
+
   Interpreter& interpreter_;
   Scope* outer_;
   std::unique_ptr<Scope> scope_;

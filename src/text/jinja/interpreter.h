@@ -108,6 +108,7 @@ class Interpreter {
   std::vector<std::unique_ptr<MacroData>> macros_;
   std::vector<std::unique_ptr<Scope>> pinned_;
   std::vector<std::unique_ptr<Scope>> spare_;
+  size_t open_ = 0;  // scopes entered and not left
 };
 
 // Arithmetic and comparison of two values.
