@@ -37,7 +37,8 @@ def test_config_file(pelton, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"\xff\0garbage[[[\n=====", b"[rum]\nn = 3\n", b"[run]\nno_such_option = 3\n",
-                                     b"threads = abc\n", b"[run\nseed = 1\n", b"#" * (1 << 21)])
+                                     b"threads = abc\n", b"[run\nseed = 1\n", b"#" * (1 << 21)],
+                         ids=["garbage", "command", "option", "nowhere", "section", "large"])
 def test_config_file_that_says_nothing(pelton, tmp_path, content):
     (tmp_path / "c.toml").write_bytes(content)
     refused(pelton("--config", tmp_path / "c.toml", "run", RUNNEL, *RUN, **QUICK))
