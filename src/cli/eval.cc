@@ -170,18 +170,18 @@ Status dump_logits(const EvalOptions& options, engine::EngineOptions engine_opts
   auto ids = parse_ids(*text);
   if (!ids.ok()) return ids.status().with_context(options.ids);
   if (ids->empty()) return invalid_argument(options.ids + ": no ids");
+  auto engine =
+      load_engine(options.common, for_all_rows(engine_opts, static_cast<int32_t>(ids->size())));
+  if (!engine.ok()) return engine.status();
   const std::filesystem::path out = options.dump_logits;
   std::error_code ignored;
-  const std::filesystem::path model = options.common.model;
+  const std::filesystem::path model = (*engine)->files().path();
   if (std::filesystem::equivalent(out, model, ignored) ||
       std::filesystem::equivalent(out.has_parent_path() ? out.parent_path() : ".", model,
                                   ignored)) {
     return invalid_argument("--dump-logits would write over the model or into its folder: " +
                             out.string());
   }
-  auto engine =
-      load_engine(options.common, for_all_rows(engine_opts, static_cast<int32_t>(ids->size())));
-  if (!engine.ok()) return engine.status();
   auto logits = diag::all_logits(**engine, *ids);
   if (!logits.ok()) return logits.status();
   return write_file_atomically(options.dump_logits, {reinterpret_cast<const char*>(logits->data()),

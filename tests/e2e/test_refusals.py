@@ -61,6 +61,9 @@ def test_results_are_written_over_nothing_but_results(pelton, tmp_path):
     weights = (model / "model.safetensors").read_bytes()
     for target in (model / "model.safetensors", model / "new.f32", tmp_path / "link", tmp_path):
         refused(pelton("eval", model, "--dump-logits", target, "--ids", ids, **QUICK))
+    # By its bare name, too.
+    refused(pelton("eval", "model", "--dump-logits", model / "new.f32", "--ids", ids, env={"PELTON_MODELS": str(tmp_path)}, **QUICK))
+    assert not (model / "new.f32").exists()
     assert (model / "model.safetensors").read_bytes() == weights
 
 
