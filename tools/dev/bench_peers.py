@@ -173,8 +173,14 @@ def compare(arguments, model, note):
             for name in runs["ours"][-1] if name in runs["theirs"][-1]))
     stem = pathlib.Path(model).name.removesuffix(".gguf")
     names = [name for name in runs["ours"][0] if name in runs["theirs"][0]]
-    return [{"name": f"{stem} {name}",
-             **summarise([(o[name], t[name]) for o, t in zip(runs["ours"], runs["theirs"])])} for name in names], machine
+    return [row_of(f"{stem} {name}", [(o[name], t[name]) for o, t in zip(runs["ours"], runs["theirs"])]) for name in names], machine
+
+
+def row_of(name, pairs):
+    try:
+        return {"name": name, **summarise(pairs)}
+    except ValueError as error:
+        raise SystemExit(f"{name}: {error}: {pairs}") from error
 
 
 def baseline(arguments, results, machine):
