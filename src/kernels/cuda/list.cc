@@ -63,7 +63,8 @@ const DeviceKernels& device_kernels() {
                                              .add = add,
                                              .gather_rows = gather_rows,
                                              .embedding = embedding,
-                                             .append = append};
+                                             .append = append,
+                                             .sample = sample};
   return kKernels;
 }
 

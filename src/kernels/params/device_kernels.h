@@ -15,6 +15,7 @@
 #include "device/stream.h"
 #include "kernels/params/attention.h"
 #include "kernels/params/matmul.h"
+#include "kernels/params/sampling.h"
 
 namespace pelton::kernels {
 
@@ -209,6 +210,7 @@ struct DeviceKernels {
   Launch<GatherParams> gather_rows = nullptr;
   Launch<EmbeddingParams> embedding = nullptr;
   Launch<AppendParams> append = nullptr;
+  Launch<SampleParams> sample = nullptr;
 };
 
 }  // namespace pelton::kernels

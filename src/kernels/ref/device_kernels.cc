@@ -9,6 +9,7 @@
 #include "kernels/ref/attention.h"
 #include "kernels/ref/matmul.h"
 #include "kernels/ref/rows.h"
+#include "kernels/ref/sampling.h"
 
 namespace pelton::kernels::ref {
 namespace {
@@ -304,7 +305,8 @@ const DeviceKernels& device_kernels() {
                                              .add = launch<AddParams, add_rows>,
                                              .gather_rows = launch<GatherParams, gather>,
                                              .embedding = launch<EmbeddingParams, embed>,
-                                             .append = launch<AppendParams, append_rows>};
+                                             .append = launch<AppendParams, append_rows>,
+                                             .sample = launch<SampleParams, sample_rows>};
   return kKernels;
 }
 

@@ -20,6 +20,7 @@ Status add(const AddParams& /*params*/, device::Stream& /*stream*/) { return abs
 Status gather_rows(const GatherParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status embedding(const EmbeddingParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status append(const AppendParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status sample(const SampleParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status matmul_plain(const MatmulParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status attention_plain(const AttentionParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
