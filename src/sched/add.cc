@@ -133,7 +133,7 @@ Result<std::vector<SequenceId>> Scheduler::Impl::add(RequestId id, const Request
       for (const Sequence& sequence : unit->members) ids.push_back(sequence.id);
     }
     // Nothing that happens to these units in a step may allocate.
-    ended_.reserve(ended_.size() + static_cast<size_t>(live_));
+    ended_.reserve(ended_.size() + padding_.size() + static_cast<size_t>(live_));
     cancelled_.reserve(ids.size());
     plan_.preempted.reserve(static_cast<size_t>(live_));
     jobs_[id] = std::move(job);

@@ -26,25 +26,6 @@ Unit* Scheduler::Impl::next_waiting() const {
   return nullptr;
 }
 
-// Static batching: when the last batch is done, the requests that fill the slots form the next.
-void Scheduler::Impl::open_batch() {
-  if (batch_live_ > 0 || waiting_.empty()) return;
-  ++batch_;
-  int32_t slots = 0;
-  for (Unit* unit : waiting_.units()) {
-    Job* job = unit->job;
-    if (job->batch == batch_) continue;
-    int32_t wanted = 0;
-    for (const auto& owned : job->units) {
-      if (!ended(*owned)) wanted += static_cast<int32_t>(owned->members.size());
-    }
-    if (slots > 0 && slots + wanted > config_.max_num_seqs) return;
-    slots += wanted;
-    job->batch = batch_;
-    batch_live_ += job->live_units;
-  }
-}
-
 // The last token is always computed, because its logits are wanted; and so is the whole prompt when
 // the logits of all its rows are.
 void Scheduler::Impl::match_prefix(Unit* unit) {

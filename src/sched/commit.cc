@@ -19,6 +19,7 @@ std::span<const SequenceUpdate> Scheduler::Impl::commit(const StepPlan& plan,
   take_tokens(sampled);
   for (Sequence* sequence : planned_) {
     if (!ended(*sequence->unit)) advance(sequence);
+    sequence->scheduled = 0;
   }
   for (Sequence* sequence : planned_) {
     Unit* unit = sequence->unit;
@@ -52,7 +53,6 @@ void Scheduler::Impl::take_tokens(std::span<const SampledToken> sampled) {
 
 void Scheduler::Impl::advance(Sequence* sequence) {
   sequence->computed += sequence->scheduled;
-  sequence->scheduled = 0;
   Job* job = sequence->unit->job;
   job->prompt_logits = std::max(job->prompt_logits, sequence->computed);
   blocks_.publish(&sequence->table, sequence->tokens, sequence->computed);
@@ -88,7 +88,7 @@ void Scheduler::Impl::append(Sequence* sequence) {
   sequence->tokens.push_back(sequence->token);
   const FinishReason reason = stop_reason(*sequence);
   report(*sequence, 1, reason);
-  if (reason != FinishReason::kNone) end(sequence->unit);
+  if (reason != FinishReason::kNone) end_or_pad(sequence->unit);
 }
 
 FinishReason Scheduler::Impl::stop_reason(const Sequence& sequence) const {

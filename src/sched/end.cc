@@ -8,6 +8,12 @@
 namespace pelton::sched {
 
 void Scheduler::Impl::end(Unit* unit) {
+  leave(unit, Place::kEnded);
+  retire_later(unit);
+}
+
+// All of an end but its blocks, which padding keeps.
+void Scheduler::Impl::leave(Unit* unit, Place next) {
   Job* job = unit->job;
   if (unit->place == Place::kRunning) {
     running_.erase(std::ranges::find(running_, unit));
@@ -16,19 +22,24 @@ void Scheduler::Impl::end(Unit* unit) {
     waiting_.remove(unit);
   }
   unit->place = Place::kEnded;
-  for (Sequence& sequence : unit->members) {
-    blocks_.clear(&sequence.table);
-    blocks_.close(&sequence.table);
-  }
-  for (BeamScratch& scratch : unit->scratch) blocks_.close(&scratch.table);
+  unit->place = next;
   live_ -= static_cast<int32_t>(unit->members.size());
-  ended_.push_back(unit);
-  if (job->batch == batch_ && batch_ > 0) --batch_live_;
+  if (job->batch == batch_ && batch_ > 0 && --batch_live_ == 0) end_all_padding();
   if (--job->live_units == 0) {
     if (!job->admitted) --queued_jobs_;
   } else if (!job->prompt_done) {
     promote_leader(job);
   }
+}
+
+void Scheduler::Impl::retire_later(Unit* unit) {
+  unit->place = Place::kEnded;
+  for (Sequence& sequence : unit->members) {
+    blocks_.clear(&sequence.table);
+    blocks_.close(&sequence.table);
+  }
+  for (BeamScratch& scratch : unit->scratch) blocks_.close(&scratch.table);
+  ended_.push_back(unit);
 }
 
 // Some live completion must be on its way to compute the prompt for the others.
@@ -64,7 +75,7 @@ std::optional<SequenceUpdate> Scheduler::Impl::finish(SequenceId id, FinishReaso
   Sequence* sequence = find(id);
   if (sequence == nullptr || ended(*sequence->unit)) return std::nullopt;
   check(!sequence->unit->is_group(), "a beam ends with its group");
-  end(sequence->unit);
+  end_or_pad(sequence->unit);
   return SequenceUpdate{id, sequence->unit->job->id, sequence->index, {}, reason};
 }
 

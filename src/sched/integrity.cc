@@ -44,8 +44,10 @@ Status Scheduler::Impl::check_unit(const Unit& unit) const {
       return internal_error(fmt::format("sequence {}: {} rows scheduled, planned {}", sequence.id,
                                         sequence.scheduled, planned));
     }
-    const int32_t wanted = ended(unit) ? 0 : blocks_.blocks_for(rows);
-    if (rows > sequence.size() || sequence.table.size() != wanted) {
+    const bool padding = unit.place == Place::kPadding;
+    const int32_t least = unit.place == Place::kEnded ? 0 : blocks_.blocks_for(rows);
+    const int32_t most = padding ? blocks_.blocks_for(sequence.size()) : least;
+    if (rows > sequence.size() || sequence.table.size() < least || sequence.table.size() > most) {
       return internal_error(fmt::format("sequence {}: {} of {} tokens in {} blocks", sequence.id,
                                         rows, sequence.size(), sequence.table.size()));
     }
@@ -83,7 +85,9 @@ Status Scheduler::Impl::check_integrity() const {
       waiting += unit.place == Place::kWaiting ? 1 : 0;
       const bool runs = std::ranges::find(running_, &unit) != running_.end();
       const bool ends = std::ranges::find(ended_, &unit) != ended_.end();
-      if (runs != (unit.place == Place::kRunning) || ends != ended(unit) ||
+      const bool pads = std::ranges::find(padding_, &unit) != padding_.end();
+      if (runs != (unit.place == Place::kRunning) || ends != (unit.place == Place::kEnded) ||
+          pads != (unit.place == Place::kPadding) ||
           waiting_.contains(&unit) != (unit.place == Place::kWaiting)) {
         return internal_error(fmt::format("request {}: a completion is misplaced", id));
       }

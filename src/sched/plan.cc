@@ -20,6 +20,7 @@ const StepPlan& Scheduler::Impl::plan() {
   decode_running();
   extend_running();
   admit();
+  place_padding();
   write_plan();
   outstanding_ = true;
   return plan_;
@@ -139,9 +140,9 @@ void Scheduler::Impl::write_plan() {
                       end > job.prompt_logits && job.prompt_logits < job.prompt_length - 1;
     plan_.sequences.push_back(step);
     plan_.num_tokens += sequence->scheduled;
+    if (!ended(*sequence->unit)) stats_.scheduled_tokens += sequence->scheduled;
   }
   if (plan_.num_tokens == 0) return;
-  stats_.scheduled_tokens += plan_.num_tokens;
   stats_.possible_tokens += config_.max_num_batched_tokens;
 }
 

@@ -10,6 +10,7 @@ namespace pelton::sched {
 
 bool Scheduler::Impl::ensure_blocks(const Unit& requester, FunctionRef<int32_t()> needed) {
   const kv::BlockPool& pool = blocks_.pool();
+  while (!padding_.empty() && pool.available() < needed()) end_padding(padding_.back());
   if (pool.available() >= needed()) return true;
   // Nobody loses work for a unit that could not go on even so: it keeps its blocks and waits.
   int64_t most = pool.available();

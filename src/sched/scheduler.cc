@@ -17,6 +17,7 @@ Scheduler::Impl::Impl(const SchedulerConfig& config)
   plan_.sequences.reserve(slots);
   plan_.copies.reserve(4 * slots);  // also those of rows taken out of the plan again
   updates_.reserve(slots);
+  if (config.static_batching) padding_.reserve(slots);
 }
 
 Sequence* Scheduler::Impl::find(SequenceId id) const {

@@ -28,8 +28,8 @@ struct SchedulerConfig {
   int32_t num_blocks = 0;
   int32_t max_waiting = 256;  // requests that may queue
   bool enable_prefix_caching = true;
-  // A batch is admitted only when every sequence of the previous one has ended: slots of those that
-  // ended early stay idle until its longest is done.
+  // A batch is admitted only when every sequence of the previous one has ended. Those that end
+  // early are padding until its longest is done: each costs a row of every step.
   bool static_batching = false;
   // A sequence that lost its blocks this often is chosen again only when every other victim is so
   // protected too.
@@ -66,7 +66,8 @@ struct SchedulerStats {
   int64_t recomputed_tokens = 0;
   int64_t prefix_queries_tokens = 0;
   int64_t prefix_hit_tokens = 0;
-  int64_t scheduled_tokens = 0;  // actual, summed over steps
+  int64_t scheduled_tokens = 0;  // actual, summed over steps, without padding
+  int64_t padding_tokens = 0;    // rows of static batches that nobody wants
   int64_t possible_tokens = 0;   // budget, summed over steps: their ratio is the batch efficiency
 };
 

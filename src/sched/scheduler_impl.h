@@ -29,6 +29,8 @@ struct Scheduler::Impl {
   std::span<const SequenceUpdate> cancel(RequestId id, FinishReason reason);
   std::optional<SequenceUpdate> finish(SequenceId id, FinishReason reason);
   void end(Unit* unit);
+  void leave(Unit* unit, Place next);
+  void retire_later(Unit* unit);
   void promote_leader(Job* job);
   void retire();
 
@@ -49,10 +51,16 @@ struct Scheduler::Impl {
   void admit();
   bool try_admit(Unit* unit);
   Unit* next_waiting() const;
-  void open_batch();
   void match_prefix(Unit* unit);
   int32_t blocks_to_admit(const Unit& unit) const;
   int32_t promised_blocks() const;
+
+  // static_batch.cc
+  void open_batch();
+  void end_or_pad(Unit* unit);
+  void end_padding(Unit* unit);
+  void end_all_padding();
+  void place_padding();
 
   // preempt.cc: blocks taken back
   // What is needed may shrink while others let go of blocks they shared.
@@ -86,7 +94,9 @@ struct Scheduler::Impl {
   SchedulerStats stats() const;
 
   Sequence* find(SequenceId id) const;
-  static bool ended(const Unit& unit) { return unit.place == Place::kEnded; }
+  static bool ended(const Unit& unit) {
+    return unit.place == Place::kEnded || unit.place == Place::kPadding;
+  }
   void report(const Sequence& sequence, int32_t new_tokens, FinishReason finish);
 
   SchedulerConfig config_;
@@ -103,6 +113,7 @@ struct Scheduler::Impl {
   uint64_t next_arrival_ = 0;
   uint64_t batch_ = 0;  // static batching: the current batch and its units that have not ended
   int32_t batch_live_ = 0;
+  std::vector<Unit*> padding_;
 
   StepPlan plan_;
   std::vector<Sequence*> planned_;  // parallel to plan_.sequences

@@ -230,6 +230,73 @@ TEST(Scheduler, StaticBatchesWaitForTheirLongest) {
   EXPECT_LT(steps[0], 90);
 }
 
+// One request of 40 tokens, one of 2: the second's row goes on, of no use, and asks for no logits.
+TEST(Scheduler, StaticBatchesArePaddedToTheirLongest) {
+  SchedulerConfig config = small_config();
+  config.max_num_seqs = 2;
+  config.static_batching = true;
+  Simulator sim(config);
+  const SequenceId longer = sim.add(1, make_request(4, 40, 1)).at(0);
+  const SequenceId shorter = sim.add(2, make_request(4, 2, 2)).at(0);
+  int padded = 0;
+  sim.observer = [&](const StepPlan& plan) {
+    for (const SequenceStep& step : plan.sequences) {
+      if (step.sequence != shorter || sim.result(shorter).ends == 0) continue;
+      ++padded;
+      EXPECT_EQ(step.tokens.size(), 1u);
+      EXPECT_EQ(step.first_position, 5);
+      EXPECT_FALSE(step.samples);
+    }
+  };
+  while (sim.result(longer).ends == 0 && sim.error().empty()) {
+    sim.step();
+    const SchedulerStats stats = sim.scheduler().stats();
+    if (sim.result(shorter).ends > 0 && sim.result(longer).ends == 0) {
+      EXPECT_EQ(stats.running, 1);
+      EXPECT_EQ(stats.waiting, 0);
+    }
+  }
+  ASSERT_EQ(sim.error(), "");
+  const SchedulerStats stats = sim.scheduler().stats();
+  EXPECT_EQ(padded, 38);
+  EXPECT_EQ(stats.padding_tokens, 38);
+  EXPECT_EQ(stats.scheduled_tokens, 4 + 39 + 4 + 1);
+  EXPECT_EQ(stats.free_blocks, config.num_blocks);
+  EXPECT_TRUE(sim.scheduler().idle());
+}
+
+// Padding is worth nothing: its blocks go before anybody is preempted.
+TEST(Scheduler, PaddingGivesWay) {
+  SchedulerConfig config = small_config();
+  config.max_num_seqs = 2;
+  config.static_batching = true;
+  config.enable_prefix_caching = false;
+  config.num_blocks = 4;
+  Simulator sim(config);
+  const int32_t room = config.num_blocks * config.block_tokens;
+  const SequenceId longer = sim.add(1, make_request(4, room - 4, 1)).at(0);
+  sim.add(2, make_request(4, 2, 2));
+  ASSERT_TRUE(sim.run(500)) << sim.error();
+  EXPECT_EQ(sim.result(longer).tokens.size(), static_cast<size_t>(room));
+  EXPECT_EQ(sim.scheduler().stats().preemptions, 0);
+  EXPECT_GT(sim.scheduler().stats().padding_tokens, 0);
+  EXPECT_EQ(sim.scheduler().stats().free_blocks, config.num_blocks);
+}
+
+TEST(Scheduler, ACancelledRequestOfAStaticBatchFreesItsPadding) {
+  SchedulerConfig config = small_config();
+  config.max_num_seqs = 2;
+  config.static_batching = true;
+  Simulator sim(config);
+  sim.add(1, make_request(4, 40, 1));
+  const SequenceId shorter = sim.add(2, make_request(4, 2, 2)).at(0);
+  while (sim.result(shorter).ends == 0) sim.step();
+  sim.step([&] { sim.cancel(1); });
+  EXPECT_EQ(sim.error(), "");
+  EXPECT_TRUE(sim.scheduler().idle());
+  EXPECT_EQ(sim.scheduler().stats().free_blocks, config.num_blocks);
+}
+
 TEST(Scheduler, AHitEqualsAMiss) {
   SchedulerConfig config = small_config();
   for (bool caching : {true, false}) {

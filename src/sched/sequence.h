@@ -60,7 +60,8 @@ enum class Place : uint8_t {
   kAwaitsPrompt,  // another completion of the request computes the prompt
   kWaiting,       // in the queue; may hold blocks it was forked with
   kRunning,
-  kEnded,  // kept until the next plan
+  kPadding,  // ended for its request; static batching goes on computing a row of it
+  kEnded,    // kept until the next plan
 };
 
 // Where beams are rearranged; one a member.
