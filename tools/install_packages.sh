@@ -2,18 +2,20 @@
 # Installs Debian packages: install_packages.sh build | test. Does nothing for what is there; needs root or sudo.
 #
 #   build   what compiling and running needs, and fetching the quickstart's model
-#   test    build, and the compiler of the sanitizers and fuzz targets, test libraries, checkers
+#   test    build, and the compiler of the sanitizers and fuzz targets, test libraries, checkers,
+#           a browser without windows for the web page
 set -euo pipefail
 
 build=(build-essential cmake ninja-build ccache git ca-certificates pkg-config
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libcli11-dev libxxhash-dev libssl-dev libboost1.81-dev
   python3 python3-pip python3-venv unzip)
-test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev libbenchmark-dev shellcheck)
+test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev libbenchmark-dev shellcheck
+  chromium-headless-shell)
 
 case ${1:-} in
   build) wanted=("${build[@]}") ;;
   test) wanted=("${build[@]}" "${test[@]}") ;;
-  *) sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+  *) sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 
 missing=()

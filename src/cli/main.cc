@@ -33,9 +33,9 @@ struct Command {
 };
 
 // Options of every command that opens a model.
-void add_common(CLI::App* app, CommonOptions* options) {
+void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODEL") {
   app->add_option(
-         "MODEL", options->model,
+         model, options->model,
          "GGUF file or Hugging Face folder; bare names, or the beginning of one, are looked "
          "up in PELTON_MODELS")
       ->required();
@@ -282,8 +282,12 @@ Command add_serve(CLI::App& program) {
       "Examples:\n"
       "  pelton serve model.gguf\n"
       "  pelton serve model.gguf --port 8080 --max-num-seqs 32 --served-model-name small\n"
-      "  pelton serve model.gguf --api-key-file keys.txt");
-  add_common(app, &options->common);
+      "  pelton serve model.gguf --api-key-file keys.txt\n"
+      "  pelton serve --config pelton.toml\n"
+      "  pelton serve model.gguf --self-test");
+  // An option too, so that a configuration file can name the model.
+  add_common(app, &options->common, "--model,MODEL");
+  app->fallthrough();  // --config may follow the command
   app->add_option("--host", options->host, "address to listen on")->capture_default_str();
   app->add_option("--port", options->port, "0 = any free one")
       ->check(CLI::Range(0, 65535))
@@ -313,6 +317,9 @@ Command add_serve(CLI::App& program) {
   app->add_option("--http-workers", options->http_workers, "threads for JSON and tokenizing")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
+  app->add_flag("--self-test", options->self_test,
+                "start, ask itself one of everything over loopback, say what passed, and end");
+  app->add_flag("--disable-page", options->disable_page, "no web page at /");
   add_vllm_options(app, options.get());
   return {app, [options] { return run_serve(*options, kVersion); }};
 }

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <random>
+#include <thread>
 #include <utility>
 
 #include "base/file.h"
 #include "cli/plan.h"
+#include "cli/self_check.h"
 #include "server/service.h"
 
 namespace pelton::cli {
@@ -40,7 +44,9 @@ Result<engine::EngineOptions> serving_options(const ServeOptions& options,
   return engine;
 }
 
-Result<server::ServiceOptions> service_options(const ServeOptions& options, const char* version) {
+// `own_key`: one more key beside the file's, if there is a file.
+Result<server::ServiceOptions> service_options(const ServeOptions& options, const char* version,
+                                               const std::string& own_key) {
   server::ServiceOptions service;
   service.http.host = options.host;
   service.http.port = static_cast<uint16_t>(options.port);
@@ -52,21 +58,42 @@ Result<server::ServiceOptions> service_options(const ServeOptions& options, cons
   service.queue_wait = milliseconds(options.queue_timeout);
   service.drain_timeout = milliseconds(options.drain_timeout);
   service.workers = options.http_workers;
+  service.page = !options.disable_page;
   service.version = version;
   service.log = log_line;
   if (options.api_key_file.empty()) return service;
   auto text = read_file(options.api_key_file, kMaxKeyFile);
   if (!text.ok()) return text.status();
-  auto keys = server::KeyRing::parse(*text);
+  auto keys = server::KeyRing::parse(*text + "\n" + own_key);
   if (!keys.ok()) return keys.status().with_context(options.api_key_file);
   service.keys = std::move(keys).value();
   return service;
 }
 
+std::string random_key() {
+  std::random_device device;
+  return fmt::format("self-test-{:08x}{:08x}", device(), device());
+}
+
+// Serves while it asks itself; ends as SIGTERM ends it.
+Status test_service(server::Service& service, const SelfTestTarget& target) {
+  Status served;
+  std::thread server([&] { served = service.run(); });
+  const Status tested = run_self_test(target);
+  std::raise(SIGTERM);
+  server.join();
+  return tested.ok() ? served : tested;
+}
+
 }  // namespace
 
-Status run_serve(const ServeOptions& options, const char* version) {
-  auto service_opts = service_options(options, version);
+Status run_serve(ServeOptions options, const char* version) {
+  const std::string own_key = options.self_test ? random_key() : std::string();
+  if (options.self_test) {
+    options.host = "127.0.0.1";
+    options.port = 0;
+  }
+  auto service_opts = service_options(options, version, own_key);
   if (!service_opts.ok()) return service_opts.status();
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
@@ -80,6 +107,12 @@ Status run_serve(const ServeOptions& options, const char* version) {
   body = std::max(body, size_t{32} * static_cast<size_t>((*engine)->options().max_model_len));
   auto service = server::Service::create(**engine, std::move(service_opts).value());
   if (!service.ok()) return service.status();
+  if (options.self_test) {
+    const auto chat = engine::ChatFormatter::create((*engine)->files(), (*engine)->tokenizer());
+    return test_service(**service, {.port = (*service)->port(),
+                                    .key = options.api_key_file.empty() ? "" : own_key,
+                                    .chat = chat.ok()});
+  }
   log_line(fmt::format("{} on http://{}:{}/v1, context {}, {} at once",
                        printable((*engine)->files().display_name()), options.host,
                        (*service)->port(), (*engine)->options().max_model_len,

@@ -22,6 +22,8 @@ struct ServeOptions {
   double drain_timeout = 30;  // seconds
   int max_connections = 4096;
   int http_workers = 2;
+  bool disable_page = false;
+  bool self_test = false;
   // Accepted as vLLM spells them, where they mean what is so here anyway.
   int tensor_parallel_size = 1;
   std::string dtype = "auto";
@@ -30,6 +32,6 @@ struct ServeOptions {
   bool disable_log_requests = false;
 };
 
-Status run_serve(const ServeOptions& options, const char* version);
+Status run_serve(ServeOptions options, const char* version);
 
 }  // namespace pelton::cli

@@ -205,6 +205,7 @@ std::span<const Route> routes() {
       Route{"GET", "/ready", "200 while new requests are taken, else 503", {}},
       Route{"GET", "/version", "The program's version", {}},
       Route{"GET", "/metrics", "Prometheus text", {}},
+      Route{"GET", "/status", "What runs, waits and ended last", {}},
       Route{"GET", "/openapi.json", "This document", {}},
       Route{"GET", "/v1/models", "The served models", {}},
       Route{"POST", "/v1/completions", "Completes a text", completion_fields()},

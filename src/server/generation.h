@@ -69,6 +69,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   RequestEnd how() const { return how_; }                                // once ended
   const Usage& usage() const { return usage_; }                          // once ended
   const RequestTimes& times() const { return times_; }                   // once ended
+  std::chrono::steady_clock::time_point arrival() const { return plan_.arrival; }
 
  private:
   struct Item {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/json_writer.h"
+#include "server/page.h"
 
 namespace pelton::server {
 namespace {
@@ -31,7 +32,15 @@ std::string cleaned_id(std::string_view id) {
 
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
-bool is_public(const HttpHead& head) { return head.path == "/health" || head.path == "/ready"; }
+bool is_page(std::string_view path) {
+  const auto files = page_files();
+  return std::any_of(files.begin(), files.end(), [&](const PageFile& f) { return f.path == path; });
+}
+
+// Whom no key is asked of. The page holds nothing secret and asks for a key itself.
+bool is_public(const HttpHead& head) {
+  return head.path == "/health" || head.path == "/ready" || is_page(head.path);
+}
 
 }  // namespace
 
@@ -196,6 +205,8 @@ std::optional<HttpResponse> Service::refuse(const HttpHead& head) {
   for (const Route& route : routes()) {
     if (route.path == path) found = &route;
   }
+  static const Route kPage{"GET", "/", "The web page", {}};
+  if (options_.page && is_page(path)) found = &kPage;
   if (found == nullptr) return with_headers(http_error(404, "there is no such route").response());
   if (found->method != wanted) {
     HttpResponse response = http_error(405, "the route takes another method").response();
@@ -247,6 +258,8 @@ HttpResponse Service::answer_get(const HttpHead& head) {
   }
   if (head.path == "/metrics")
     return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics_text()};
+  if (head.path == "/status") return {.body = status_json(head.query)};
+  if (auto page = page_response(head.path)) return std::move(*page);
   if (head.path == "/openapi.json") return {.body = openapi_document(options_.version)};
   if (head.path == "/v1/models") return {.body = models_json()};
   const std::string_view name = std::string_view(head.path).substr(kModelPrefix.size());
@@ -313,6 +326,7 @@ bool Service::abandon(Generation& generation) {
 
 void Service::ended(Generation& generation) {
   metrics_.request_ended(generation.how(), generation.times(), generation.usage());
+  remember(generation);
   std::vector<Admission::Ticket> next;
   {
     const std::lock_guard lock(mutex_);

@@ -18,6 +18,7 @@
 #include "server/generation.h"
 #include "server/http_server.h"
 #include "server/metrics.h"
+#include "server/recent_requests.h"
 #include "server/worker_pool.h"
 
 namespace pelton::server {
@@ -33,6 +34,7 @@ struct ServiceOptions {
   std::chrono::milliseconds drain_timeout{30'000};
   std::chrono::milliseconds step_watchdog{30'000};
   int workers = 2;
+  bool page = true;  // the web page at /
   std::string version;
   std::function<void(const std::string&)> log;  // one line; from any thread
 };
@@ -93,10 +95,13 @@ class Service final : public HttpHandler, public GenerationHost {
   void end_drain(Clock::time_point now);
   std::string models_json() const;
   std::string metrics_text();
+  std::string status_json(std::string_view query);
+  void remember(const Generation& generation);
 
   engine::Engine& engine_;
   ServiceOptions options_;
   Metrics metrics_;
+  RecentRequests recent_;
   std::optional<engine::ChatFormatter> chat_;
   Status chat_error_;  // why there is no formatter
   const Clock::time_point started_ = Clock::now();
