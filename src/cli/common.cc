@@ -34,7 +34,7 @@ Result<kernels::KvFormat> parse_kv_format(const std::string& name,
                           "' is not one of auto, f32, f16, bf16, fp8, int8");
 }
 
-Status parse_device(const std::string& name, engine::EngineOptions* engine) {
+Status parse_device(const std::string& name, bool only_plans, engine::EngineOptions* engine) {
   if (name == "cpu") return {};
   std::string_view index = name;
   if (!index.starts_with("cuda"))
@@ -49,7 +49,7 @@ Status parse_device(const std::string& name, engine::EngineOptions* engine) {
       return invalid_argument("--device: '" + name + "' is not cpu or cuda[:N]");
     }
   }
-  if (!runtime::built_with_cuda())
+  if (!only_plans && !runtime::built_with_cuda())
     return unsupported("--device " + name + ": this build has no CUDA backend");
   engine->cuda = true;
   return {};
@@ -86,9 +86,9 @@ std::string format_bytes(size_t bytes) {
   return fmt::format("{} B", bytes);
 }
 
-Result<engine::EngineOptions> engine_options(const CommonOptions& options) {
+Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool only_plans) {
   engine::EngineOptions engine;
-  if (Status s = parse_device(options.device, &engine); !s.ok()) return s;
+  if (Status s = parse_device(options.device, only_plans, &engine); !s.ok()) return s;
   engine.threads = options.threads;
   if (!options.isa.empty()) {
     for (const IsaLevel level :
@@ -122,7 +122,17 @@ Result<engine::EngineOptions> engine_options(const CommonOptions& options) {
 }
 
 Result<std::unique_ptr<engine::ModelFiles>> open_files(const CommonOptions& options) {
-  return engine::ModelFiles::open(options.model, options.model_path);
+  if (options.shape.empty() == options.model.empty()) {
+    return invalid_argument(options.model.empty() ? "MODEL is required"
+                                                  : "--shape stands instead of MODEL");
+  }
+  if (options.shape.empty()) {
+    if (options.layers != 0) return invalid_argument("--layers goes with --shape");
+    return engine::ModelFiles::open(options.model, options.model_path);
+  }
+  auto files = engine::ModelFiles::from_shape(options.shape, options.layers);
+  if (!files.ok()) return files.status().with_context("--shape");
+  return files;
 }
 
 Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options,
@@ -130,7 +140,9 @@ Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options
   auto files = open_files(options);
   if (!files.ok()) return files.status();
   const bool terminal = isatty(STDERR_FILENO) != 0 && !options.json;
-  if (terminal) std::fprintf(stderr, "loading %s ...", options.model.c_str());
+  if (terminal)
+    std::fprintf(stderr, "loading %s ...",
+                 (options.shape.empty() ? options.model : options.shape).c_str());
   auto loaded = engine::Engine::load(std::move(files).value(), engine);
   if (terminal) std::fprintf(stderr, "\r\033[K");
   if (!loaded.ok()) return loaded.status();

@@ -14,6 +14,8 @@ namespace pelton::cli {
 // Options of every command that opens a model; spelled as on the command line.
 struct CommonOptions {
   std::string model;
+  std::string shape;                  // instead of a model: random weights of a known shape
+  int32_t layers = 0;                 // of the shape; 0 = its own
   std::string model_path = "models";  // PELTON_MODELS: where bare model names are looked up
   int threads = 0;
   std::string device = "cpu";
@@ -34,8 +36,9 @@ struct CommonOptions {
 Result<size_t> parse_size(const std::string& text);
 std::string format_bytes(size_t bytes);  // "1.23 GiB"
 
-// Engine options; kInvalidArgument names the option.
-Result<engine::EngineOptions> engine_options(const CommonOptions& options);
+// Engine options; kInvalidArgument names the option. `only_plans`: a device need not be there.
+Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool only_plans = false);
+// The model, or the shape where one was asked for.
 Result<std::unique_ptr<engine::ModelFiles>> open_files(const CommonOptions& options);
 // Opens and loads; progress to stderr when it is a terminal, warnings to stderr.
 Result<std::unique_ptr<engine::Engine>> load_engine(const CommonOptions& options,

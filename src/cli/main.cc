@@ -20,6 +20,7 @@
 #include "cli/run.h"
 #include "cli/serve.h"
 #include "cli/tokenize.h"
+#include "models/shapes.h"
 
 namespace pelton::cli {
 namespace {
@@ -71,6 +72,15 @@ void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODE
   app->add_flag("--invariant", options->invariant,
                 "same bits whatever the batch; always so on a CPU");
   app->add_flag("--json", options->json, "one JSON object on standard output");
+}
+
+// Of commands that a known shape will do for.
+void add_shape(CLI::App* app, CommonOptions* options) {
+  app->get_option("MODEL")->required(false);
+  app->add_option("--shape", options->shape,
+                  "instead of MODEL, random weights of a known shape: " + models::shape_names());
+  app->add_option("--layers", options->layers, "with --shape: its depth; 0 = the shape's own")
+      ->check(CLI::Range(0, 1024));
 }
 
 // A sampling option, remembered when the user gave it: what stays unset takes the model's own
@@ -230,8 +240,10 @@ Command add_bench(CLI::App& program) {
       "  pelton bench model.gguf\n"
       "  pelton bench model.gguf -p 512 -n 128 --rows pp,tg --repeat 10\n"
       "  pelton bench model.gguf --depth 4096 --batch 4,16\n"
-      "  pelton bench model.gguf --rows offline --prompts questions.txt --json");
+      "  pelton bench model.gguf --rows offline --prompts questions.txt --json\n"
+      "  pelton bench --shape llama-3.1-8b --layers 2 --device cuda");
   add_common(app, &options->common);
+  add_shape(app, &options->common);
   app->add_option("-p,--prompt-tokens", options->prompt_tokens, "tokens of the prompt row")
       ->capture_default_str();
   app->add_option("-n,--generated-tokens", options->generated_tokens,
@@ -259,8 +271,10 @@ Command add_plan(CLI::App& program) {
   app->footer(
       "Examples:\n"
       "  pelton plan model.gguf\n"
-      "  pelton plan model.gguf --memory 4GiB --max-num-seqs 64 --kv-cache-dtype int8");
+      "  pelton plan model.gguf --memory 4GiB --max-num-seqs 64 --kv-cache-dtype int8\n"
+      "  pelton plan --shape llama-3.1-8b --device cuda             without a GPU: for an H200");
   add_common(app, &options->common);
+  add_shape(app, &options->common);
   return {app, [options] { return run_plan(*options); }};
 }
 

@@ -27,11 +27,12 @@ MachineMemory machine_memory() {
 }
 
 Status run_plan(const PlanOptions& options) {
-  auto engine_opts = engine_options(options.common);
+  auto engine_opts = engine_options(options.common, /*only_plans=*/true);
   if (!engine_opts.ok()) return engine_opts.status();
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
-  if (Status s = engine::open_backend(&*engine_opts); !s.ok()) return s;
+  // Where the GPU is not at hand, the plan is for the expected one.
+  if (runtime::built_with_cuda()) static_cast<void>(engine::open_backend(&*engine_opts));
   auto planned = engine::plan_memory(**files, &*engine_opts);
   if (!planned.ok()) return planned.status();
   const runtime::MemoryPlan& plan = *planned;
@@ -82,7 +83,8 @@ Status run_plan(const PlanOptions& options) {
   line("tables and program", plan.host, "tokenizer, threads, runtime");
   if (plan.on_device) {
     line("device in all", plan.device(),
-         "of " + engine_opts->backend->device().caps().name + ": weights, cache, scratch, inputs");
+         "of " + runtime::PlanTarget(engine_opts->backend.get()).caps.name +
+             ": weights, cache, scratch, inputs");
     line("pinned", plan.pinned, "host memory the device copies to and from");
   }
   line("anonymous in all", plan.anonymous(),

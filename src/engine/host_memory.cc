@@ -37,6 +37,7 @@ size_t list_bytes(const weights::GgufFile& file) {
 
 size_t tokenizer_bytes(const ModelFiles& files) {
   const auto vocabulary = static_cast<size_t>(files.config().vocab_size);
+  if (files.synthetic()) return 0;
   const weights::GgufFile* gguf = files.gguf();
   if (gguf == nullptr) return vocabulary * kPerEntryOfFolder;
   const bool scored = gguf->get_floats("tokenizer.ggml.scores") != nullptr;

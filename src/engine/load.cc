@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/host_memory.h"
@@ -70,10 +71,14 @@ nn::WeightPlacement placement_of(const EngineOptions& options) {
           .exact = options.activations == kernels::ActivationPrecision::kF32};
 }
 
-// What a device's plan may take: what the user allows, or a share of what is free. 0 = no bound: a
-// plan without a device at hand.
+// What a device's plan may take: what the user allows, or a share of what is free; without a device
+// at hand, of what the expected one has.
 Result<size_t> device_limit(const EngineOptions& options) {
-  if (options.memory_limit > 0 || options.backend == nullptr) return options.memory_limit;
+  if (options.memory_limit > 0) return options.memory_limit;
+  if (options.backend == nullptr) {
+    return static_cast<size_t>(static_cast<double>(device::h200_caps().memory_bytes) *
+                               options.gpu_memory_utilization);
+  }
   auto memory = options.backend->device().memory();
   if (!memory.ok()) return memory.status();
   return static_cast<size_t>(static_cast<double>(memory->free) * options.gpu_memory_utilization);
@@ -82,7 +87,9 @@ Result<size_t> device_limit(const EngineOptions& options) {
 // Blocks: as many as asked for, else whole contexts for everyone, else what the limit leaves.
 Status fit_blocks(const EngineOptions& options, size_t limit, size_t fixed,
                   runtime::MemoryPlan* plan) {
-  const char* bound = options.memory_limit > 0 ? "--memory" : "the GPU's free memory";
+  const char* bound = options.memory_limit > 0     ? "--memory"
+                      : options.backend == nullptr ? "an H200's memory"
+                                                   : "the GPU's free memory";
   const int64_t per_context =
       (int64_t{options.max_model_len} + options.block_size - 1) / options.block_size;
   int64_t blocks =
@@ -138,6 +145,10 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   plan.scratch = runtime::plan_scratch(**model, shape, options->threads, *options->isa,
                                        options->activations, options->cuda ? &device : nullptr);
   plan.host = host_bytes(files, *options);
+  if (files.synthetic() && !options->cuda) {
+    // What is used in place lies in anonymous memory, not in a file.
+    plan.host += std::exchange(plan.mapped_weights, 0);
+  }
   if (options->cuda) {
     plan.inputs = runtime::BatchBuilder::storage_bytes(runtime::batch_limits(shape));
     plan.pinned = plan.inputs + runtime::logit_bytes(shape, files.config().vocab_size);

@@ -9,7 +9,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/search_path.h"
+#include "models/shapes.h"
 #include "weights/safetensors.h"
+#include "weights/synthetic.h"
 
 namespace pelton::engine {
 namespace {
@@ -137,6 +139,20 @@ Result<std::unique_ptr<ModelFiles>> ModelFiles::open(const fs::path& path,
   return files;
 }
 
+Result<std::unique_ptr<ModelFiles>> ModelFiles::from_shape(std::string_view shape, int32_t layers) {
+  constexpr uint64_t kSeed = 1;  // the same weights in every run
+  auto config = models::shape_config(shape, layers);
+  if (!config.ok()) return config.status();
+  std::unique_ptr<ModelFiles> files(new ModelFiles());
+  files->config_ = std::move(config).value();
+  files->synthetic_ = true;
+  auto source = weights::SyntheticWeights::create(std::string(shape),
+                                                  models::shape_tensors(files->config_), kSeed);
+  if (!source.ok()) return source.status();
+  files->source_ = std::move(source).value();
+  return files;
+}
+
 // Rotary factors that GGUF keeps as tensors: Llama 3's divisors, LongRoPE's two sets.
 Status ModelFiles::read_rope_factors() {
   models::RopeConfig& rope = config_.rope;
@@ -221,6 +237,7 @@ Status ModelFiles::read_folder(const fs::path& folder) {
 }
 
 nn::WeightLoader::NameMap ModelFiles::name_map() const {
+  if (synthetic_) return [](std::string_view name) { return std::string(name); };
   if (gguf_ == nullptr) {
     // GPT-2's own repository leaves the prefix out.
     const bool bare = source_->find("wte.weight") != nullptr &&
@@ -236,6 +253,11 @@ nn::WeightLoader::NameMap ModelFiles::name_map() const {
 }
 
 Result<std::shared_ptr<const text::Tokenizer>> ModelFiles::load_tokenizer() const {
+  if (synthetic_) {
+    return text::Tokenizer::from_json(
+        R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[]},"decoder":{"type":"ByteLevel"}})",
+        "");
+  }
   if (gguf_ == nullptr) return text::Tokenizer::from_folder(folder_);
   text::GgufVocabulary vocabulary;
   const auto read_string = [&](const char* key, std::string* out) -> Status {
@@ -293,7 +315,7 @@ std::string ModelFiles::display_name() const {
     const auto name = gguf_->get_string("general.name");
     if (name.ok() && name->has_value() && !(*name)->empty()) return **name;
   }
-  return fs::path(path()).filename().string();
+  return synthetic_ ? path() : fs::path(path()).filename().string();
 }
 
 }  // namespace pelton::engine

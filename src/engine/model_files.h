@@ -25,9 +25,15 @@ class ModelFiles {
   static Result<std::unique_ptr<ModelFiles>> open(const std::filesystem::path& path,
                                                   std::string_view search_path = {});
 
+  // A known shape (models/shapes.h) with random weights; `layers` 0: its own depth. Its tokenizer
+  // has ids and no text.
+  static Result<std::unique_ptr<ModelFiles>> from_shape(std::string_view shape, int32_t layers = 0);
+
   const std::string& path() const { return source_->path(); }
   const weights::WeightSource& source() const { return *source_; }
-  // Null for a folder.
+  // No file holds the weights: they are made when they are loaded.
+  bool synthetic() const { return synthetic_; }
+  // Null for a folder and for a shape.
   const weights::GgufFile* gguf() const { return gguf_; }
   const models::ModelConfig& config() const { return config_; }
   nn::WeightLoader::NameMap name_map() const;
@@ -49,6 +55,7 @@ class ModelFiles {
   std::unique_ptr<weights::WeightSource> source_;
   const weights::GgufFile* gguf_ = nullptr;
   std::filesystem::path folder_;
+  bool synthetic_ = false;
   models::ModelConfig config_;
   std::string chat_template_;
   SamplingParams default_sampling_;

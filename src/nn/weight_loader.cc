@@ -105,6 +105,7 @@ const weights::TensorInfo* WeightLoader::lookup(std::string_view name,
                     file_name, fmt::join(info->shape, ", "), fmt::join(shape, ", "))));
     return nullptr;
   }
+  if (!counting()) source_.prepare(*info, *pool_);
   return info;
 }
 
@@ -174,7 +175,7 @@ kernels::WeightMatrix WeightLoader::matrix(std::string_view name, int64_t rows, 
   } else {
     result = ops::pack(info->format, rows, columns, data, out, *pool_);
   }
-  if (info->file != nullptr) info->file->drop_pages(info->data);
+  source_.release(*info);
   return result;
 }
 
@@ -218,7 +219,7 @@ kernels::WeightMatrix WeightLoader::device_matrix(const weights::TensorInfo& inf
         convert_rows(source, format, static_cast<int64_t>(begin / row_bytes), piece, *pool_);
       });
   if (!status.ok()) fail(status);
-  if (info.file != nullptr) info.file->drop_pages(info.data);
+  source_.release(info);
   result.data = out.data();
   return result;
 }

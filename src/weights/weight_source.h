@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "core/dtype.h"
 
 namespace pelton::weights {
@@ -40,6 +41,12 @@ class WeightSource {
   virtual const std::string& path() const = 0;
   // Bytes of all mapped files.
   virtual uint64_t mapped_bytes() const = 0;
+
+  // Called before a tensor's bytes are read, and when they are not needed any more.
+  virtual void prepare(const TensorInfo& /*tensor*/, ThreadPool& /*pool*/) const {}
+  virtual void release(const TensorInfo& tensor) const {
+    if (tensor.file != nullptr) tensor.file->drop_pages(tensor.data);
+  }
 
   // find(), or an error that says why there is no such tensor.
   Result<const TensorInfo*> require(std::string_view name) const;
