@@ -8,6 +8,7 @@ mkdir -p "$out"
 flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$root/bench/cuda"
        -Werror all-warnings -Xcompiler -Wall,-Wextra)
 sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{matmul,attention}/*.c[cu]
+         "$root"/src/kernels/cuda/sampling/sample.cu "$root"/src/kernels/ref/sampling.cc "$root"/src/base/rng.cc
          "$root"/bench/cuda/*.c[cu])
 # shellcheck disable=SC2016  # the inner shell expands them
 printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '

@@ -82,5 +82,7 @@ void check_small_m(Report& report, bool quick);
 void bench_small_m(Report& report);
 void check_paged_decode(Report& report, bool quick);
 void bench_paged_decode(Report& report);
+void check_sampling(Report& report, bool quick);
+void bench_sampling(Report& report);
 
 }  // namespace pelton::bench_cuda

@@ -32,8 +32,10 @@ int run(int argc, char** argv) {
   if (benches) measure_roofline(report);
   if (checks && chosen("small_m")) check_small_m(report, quick);
   if (checks && chosen("paged_decode")) check_paged_decode(report, quick);
+  if (checks && chosen("sampling")) check_sampling(report, quick);
   if (benches && chosen("small_m")) bench_small_m(report);
   if (benches && chosen("paged_decode")) bench_paged_decode(report);
+  if (benches && chosen("sampling")) bench_sampling(report);
   print_table(report);
   if (!json.empty() && !write_json(report, json, label)) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());

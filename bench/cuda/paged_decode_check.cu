@@ -153,7 +153,8 @@ void check_paged_decode(Report& report, bool quick) {
   const Heads shapes[] = {
       {PageType::kBF16, 32, 8, 128}, {PageType::kFp8, 32, 8, 128}, {PageType::kBF16, 9, 3, 64},
       {PageType::kBF16, 32, 8, 64},  {PageType::kBF16, 4, 1, 256}, {PageType::kFp8, 4, 1, 256},
-      {PageType::kBF16, 28, 4, 128}, {PageType::kFp8, 24, 2, 128}, {PageType::kBF16, 16, 16, 128}};
+      {PageType::kBF16, 28, 4, 128}, {PageType::kFp8, 24, 2, 128}, {PageType::kBF16, 16, 16, 128},
+      {PageType::kFp8, 9, 3, 64},    {PageType::kFp8, 32, 8, 64}};
   for (const Heads& h : shapes) {
     for (const int page : {16, 32, 128}) {
       if (quick && page == 128) continue;
@@ -169,6 +170,7 @@ void check_paged_decode(Report& report, bool quick) {
   }
   check_invariance(report, {PageType::kBF16, 32, 8, 128, 16, ragged});
   check_invariance(report, {PageType::kFp8, 32, 8, 128, 16, ragged});
+  check_invariance(report, {PageType::kFp8, 32, 8, 64, 16, ragged});
   if (quick) return;
   for (const PageType type : {PageType::kBF16, PageType::kFp8}) {
     check_case(report, {type, 32, 8, 128, 16, {32768, 9000, 2049}}, 1);

@@ -39,8 +39,7 @@ __host__ __device__ double int4_value(const uint8_t* blocks, int64_t k, int64_t 
   const int index = r / 8 + 2 * (rest % 4 / 2) + 4 * (rest % 2);
   const uint8_t* at = block + h * 512 + lane * 16 + rest / 4 * 4;
   const uint32_t word = at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24;
-  const int bit = 3 + 4 * (index % 4) + 16 * (index / 4);
-  const int code = static_cast<int>((word >> bit % 32 | (bit > 28 ? word << (32 - bit) : 0)) & 15);
+  const int code = static_cast<int>(word >> (4 * (index % 4) + 16 * (index / 4)) & 15);
   const uint16_t scale = static_cast<uint16_t>(block[1024 + 2 * r] | block[1024 + 2 * r + 1] << 8);
   return (code - 8) * static_cast<double>(half_to_float(scale));
 }

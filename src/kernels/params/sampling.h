@@ -55,8 +55,8 @@ enum class SampleState : int32_t {
 };
 
 struct SampleParams {
-  float* logits = nullptr;         // [rows][vocab_size]; where tokens are biased, suppressed or
-                                   // penalised, overwritten
+  float* logits = nullptr;         // [rows][vocab_size], readable to the 16-byte boundaries around;
+                                   // overwritten where tokens are biased, suppressed or penalised
   int64_t logits_stride = 0;       // elements between rows
   int32_t rows = 0;                // 0: nothing is launched
   int32_t vocab_size = 0;          // at most kSampleMaxVocab

@@ -34,12 +34,13 @@ cudaError_t launch_shape(const PagedDecodeArgs& a, cudaStream_t stream) {
   TileMap tile;
   tile.element_bytes = S::kElementBytes;
   tile.dimensions = 3;
-  tile.size[0] = static_cast<uint64_t>(head_dim);
-  tile.size[1] = static_cast<uint64_t>(a.kv_heads) * static_cast<uint64_t>(a.block_tokens);
+  tile.size[0] = static_cast<uint64_t>(head_dim * S::kRowTokens);
+  tile.size[1] =
+      static_cast<uint64_t>(a.kv_heads) * static_cast<uint64_t>(a.block_tokens / S::kRowTokens);
   tile.size[2] = static_cast<uint64_t>(a.num_blocks);
-  tile.stride_bytes[1] = static_cast<uint64_t>(head_dim * S::kElementBytes);
+  tile.stride_bytes[1] = static_cast<uint64_t>(head_dim * S::kRowTokens * S::kElementBytes);
   tile.stride_bytes[2] = static_cast<uint64_t>(a.block_stride);
-  tile.box_rows = 16;
+  tile.box_rows = S::kBoxRows;
   tile.base = a.keys;
   if (cudaError_t e = encode_tile_map(tile, &p.key_map); e != cudaSuccess) return e;
   tile.base = a.values;
@@ -75,6 +76,18 @@ cudaError_t launch_shape(const PagedDecodeArgs& a, cudaStream_t stream) {
   return launch_programmatic(paged_decode_kernel<type, head_dim>, p, shape, stream);
 }
 
+template <PageType type>
+cudaError_t launch_type(const PagedDecodeArgs& a, cudaStream_t stream) {
+  switch (a.head_dim) {
+    case 64:
+      return launch_shape<type, 64>(a, stream);
+    case 128:
+      return launch_shape<type, 128>(a, stream);
+    default:
+      return launch_shape<type, 256>(a, stream);
+  }
+}
+
 }  // namespace
 
 int32_t decode_chunk(int32_t visible) {
@@ -93,8 +106,7 @@ bool supports(const PagedDecodeArgs& a) {
       a.heads % a.kv_heads != 0 || a.max_context < 0 || a.num_blocks < 1) {
     return false;
   }
-  const bool wide = a.head_dim == 128 || a.head_dim == 256;
-  if (!wide && !(a.head_dim == 64 && a.page_type == PageType::kBF16)) return false;
+  if (a.head_dim != 64 && a.head_dim != 128 && a.head_dim != 256) return false;
   return a.block_tokens > 0 && a.block_tokens % 16 == 0 && a.block_stride % 16 == 0 &&
          a.q_stride % 8 == 0 && aligned(a.q) && aligned(a.keys) && aligned(a.values) &&
          aligned(a.workspace) && a.workspace_bytes >= paged_decode_workspace(a);
@@ -103,18 +115,8 @@ bool supports(const PagedDecodeArgs& a) {
 cudaError_t launch_paged_decode(const PagedDecodeArgs& a, cudaStream_t stream) {
   if (!supports(a)) return cudaErrorNotSupported;
   if (a.batch == 0) return cudaSuccess;
-  if (a.page_type == PageType::kBF16) {
-    switch (a.head_dim) {
-      case 64:
-        return launch_shape<PageType::kBF16, 64>(a, stream);
-      case 128:
-        return launch_shape<PageType::kBF16, 128>(a, stream);
-      default:
-        return launch_shape<PageType::kBF16, 256>(a, stream);
-    }
-  }
-  return a.head_dim == 128 ? launch_shape<PageType::kFp8, 128>(a, stream)
-                           : launch_shape<PageType::kFp8, 256>(a, stream);
+  return a.page_type == PageType::kBF16 ? launch_type<PageType::kBF16>(a, stream)
+                                        : launch_type<PageType::kFp8>(a, stream);
 }
 
 }  // namespace pelton::kernels::cuda

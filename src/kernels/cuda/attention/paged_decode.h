@@ -50,7 +50,7 @@ struct PagedDecodeArgs {
   int32_t max_context = 0;                // bounds workspace and grid, nothing else
   int32_t heads = 0;
   int32_t kv_heads = 0;
-  int32_t head_dim = 0;  // bf16 pages: 64, 128, 256; fp8: 128, 256
+  int32_t head_dim = 0;  // 64, 128 or 256
   float scale = 1.0f;
   float key_scale = 1.0f;
   float value_scale = 1.0f;

@@ -21,8 +21,12 @@ struct DecodeShape {
   static constexpr bool kIsFp8 = type == PageType::kFp8;
   static constexpr int kElementBytes = kIsFp8 ? 1 : 2;
   static constexpr int kBoxDims = 128 / kElementBytes;
-  static constexpr int kBoxes = head_dim / kBoxDims;              // 128-byte boxes along the head
-  static constexpr int kBoxBytes = 16 * 128;                      // 16 keys
+  // FP8 heads of 64: a row of 128 bytes holds two tokens.
+  static constexpr bool kIsPaired = kIsFp8 && head_dim == 64;
+  static constexpr int kRowTokens = kIsPaired ? 2 : 1;
+  static constexpr int kBoxes = kIsPaired ? 1 : head_dim / kBoxDims;  // 128 bytes along the head
+  static constexpr int kBoxRows = 16 / kRowTokens;
+  static constexpr int kBoxBytes = kBoxRows * 128;                // 16 keys
   static constexpr int kUnitBytes = kWarps * kBoxes * kBoxBytes;  // 64 keys, or 64 values
   static constexpr int kBlocksPerSm = head_dim == 256 ? 1 : 3;
   static constexpr int kRingBytes = head_dim == 256 ? 160 * 1024 : 48 * 1024;
@@ -81,8 +85,8 @@ __device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const 
         __syncwarp();
         if (warp < boxes && dim_box < S::kBoxes) {
           tile_copy_3d(ring + unit * S::kUnitBytes + (warp * S::kBoxes + dim_box) * S::kBoxBytes,
-                       kind == 0 ? &p.key_map : &p.value_map, dim_box * S::kBoxDims, row, box_block,
-                       barrier, policy);
+                       kind == 0 ? &p.key_map : &p.value_map, dim_box * S::kBoxDims,
+                       row / S::kRowTokens, box_block, barrier, policy);
         }
         if (++unit == S::kUnits) {
           unit = 0;
@@ -111,7 +115,10 @@ __device__ __forceinline__ void load_query(const PagedDecodeParams& p, const Dec
       query[i] = v;
     } else {  // i = 4 * box + 2 * half + part: 8 dims of the box of 128, in pairs (0, 2), (1, 3)
       if (g < h.heads) {
-        v = *reinterpret_cast<const uint4*>(from + 128 * (i / 4) + 32 * t + 8 * (i % 4));
+        const int dim = DecodeShape<type, head_dim>::kIsPaired
+                            ? 16 * t + 8 * i
+                            : 128 * (i / 4) + 32 * t + 8 * (i % 4);
+        v = *reinterpret_cast<const uint4*>(from + dim);
       }
       query[i].x = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
       query[i].y = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
@@ -133,10 +140,11 @@ __device__ __forceinline__ void score_tile(float (&scores)[4], const uint4 (&que
 #pragma unroll
   for (int box = 0; box < S::kBoxes; ++box) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < (S::kIsPaired ? 1 : 2); ++half) {
       const uint32_t base = keys + box * S::kBoxBytes;
-      const uint4 a = load_shared_16(base + swizzled(g, 2 * t + half));
-      const uint4 b = load_shared_16(base + swizzled(g + 8, 2 * t + half));
+      const int chunk = S::kIsPaired ? 4 * (g & 1) + t : 2 * t + half;
+      const uint4 a = load_shared_16(base + swizzled(g / S::kRowTokens, chunk));
+      const uint4 b = load_shared_16(base + swizzled((g + 8) / S::kRowTokens, chunk));
       if constexpr (S::kIsFp8) {
         const uint4 q0 = query[4 * box + 2 * half];
         const uint4 q1 = query[4 * box + 2 * half + 1];
@@ -153,6 +161,37 @@ __device__ __forceinline__ void score_tile(float (&scores)[4], const uint4 (&que
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) scores[i] = even[i] + odd[i];
+}
+
+// The pairs of FP8 values at bytes 0, 1 and 2, 3 of words of four keys, times their weights.
+__device__ __forceinline__ void value_words_fp8(float (&low)[4], float (&high)[4],
+                                                const uint32_t (&w)[4], uint32_t p0, uint32_t p1) {
+  const uint32_t low01 = __byte_perm(w[0], w[1], 0x5410);
+  const uint32_t low23 = __byte_perm(w[2], w[3], 0x5410);
+  const uint32_t high01 = __byte_perm(w[0], w[1], 0x7632);
+  const uint32_t high23 = __byte_perm(w[2], w[3], 0x7632);
+  mma_bf16(low, e4m3_even(low01), e4m3_odd(low01), e4m3_even(low23), e4m3_odd(low23), p0, p1);
+  mma_bf16(high, e4m3_even(high01), e4m3_odd(high01), e4m3_even(high23), e4m3_odd(high23), p0, p1);
+}
+
+// value_tile where a row holds two tokens: each lane takes 8 dims of 4 keys.
+template <int head_dim>
+__device__ __forceinline__ void value_tile_paired(float (&out)[head_dim / 16][4], uint32_t p0,
+                                                  uint32_t p1, uint32_t values, int valid,
+                                                  int lane) {
+  const int g = lane >> 2;
+  const int t = lane & 3;
+  uint2 rows[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = 2 * t + (i & 1) + 8 * (i >> 1);
+    rows[i] = load_shared_8(values + swizzled(row / 2, 4 * (row & 1) + g / 2) + 8 * (g & 1));
+    if (row >= valid) rows[i] = make_uint2(0, 0);
+  }
+  const uint32_t first[4] = {rows[0].x, rows[1].x, rows[2].x, rows[3].x};
+  const uint32_t second[4] = {rows[0].y, rows[1].y, rows[2].y, rows[3].y};
+  value_words_fp8(out[0], out[1], first, p0, p1);
+  value_words_fp8(out[2], out[3], second, p0, p1);
 }
 
 // out += V^T P^T over this warp's 16 keys. Output tile i, rows g and g + 8, is the pair of dims
@@ -178,24 +217,21 @@ __device__ __forceinline__ void value_tile(float (&out)[head_dim / 16][4], uint3
                               {rows[3].x, rows[3].y, rows[3].z, rows[3].w}};
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint32_t low01 = __byte_perm(w[0][j], w[1][j], 0x5410);
-      const uint32_t low23 = __byte_perm(w[2][j], w[3][j], 0x5410);
-      const uint32_t high01 = __byte_perm(w[0][j], w[1][j], 0x7632);
-      const uint32_t high23 = __byte_perm(w[2][j], w[3][j], 0x7632);
       if constexpr (S::kIsFp8) {
-        mma_bf16(out[8 * box + 2 * j], e4m3_even(low01), e4m3_odd(low01), e4m3_even(low23),
-                 e4m3_odd(low23), p0, p1);
-        mma_bf16(out[8 * box + 2 * j + 1], e4m3_even(high01), e4m3_odd(high01), e4m3_even(high23),
-                 e4m3_odd(high23), p0, p1);
+        const uint32_t words[4] = {w[0][j], w[1][j], w[2][j], w[3][j]};
+        value_words_fp8(out[8 * box + 2 * j], out[8 * box + 2 * j + 1], words, p0, p1);
       } else {
-        mma_bf16(out[4 * box + j], low01, high01, low23, high23, p0, p1);
+        mma_bf16(out[4 * box + j], __byte_perm(w[0][j], w[1][j], 0x5410),
+                 __byte_perm(w[0][j], w[1][j], 0x7632), __byte_perm(w[2][j], w[3][j], 0x5410),
+                 __byte_perm(w[2][j], w[3][j], 0x7632), p0, p1);
       }
     }
   }
 }
 
-template <PageType type>
+template <PageType type, int head_dim>
 __device__ __forceinline__ int out_dim(int tile, int g) {
+  if (DecodeShape<type, head_dim>::kIsPaired) return 8 * g + 2 * tile;
   return type == PageType::kFp8 ? 128 * (tile / 8) + 16 * g + 2 * (tile % 8)
                                 : 64 * (tile / 4) + 8 * g + 2 * (tile % 4);
 }
@@ -360,8 +396,12 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
         }
         barrier_wait(full + 8 * unit, parity);
         if (first < end) {
-          value_tile<type, head_dim>(state.out, p0, p1, ring + unit * S::kUnitBytes + offset,
-                                     end - first, lane);
+          const uint32_t values = ring + unit * S::kUnitBytes + offset;
+          if constexpr (S::kIsPaired) {
+            value_tile_paired<head_dim>(state.out, p0, p1, values, end - first, lane);
+          } else {
+            value_tile<type, head_dim>(state.out, p0, p1, values, end - first, lane);
+          }
         }
         next_unit();
       }
@@ -382,8 +422,8 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
           float* to = merge + (warp * kDecodeHeads + head) * S::kRow;
 #pragma unroll
           for (int tile = 0; tile < S::kOutTiles; ++tile) {
-            to[out_dim<type>(tile, g)] = state.out[tile][i];
-            to[out_dim<type>(tile, g) + 1] = state.out[tile][i + 2];
+            to[out_dim<type, head_dim>(tile, g)] = state.out[tile][i];
+            to[out_dim<type, head_dim>(tile, g) + 1] = state.out[tile][i + 2];
           }
         }
       }

@@ -50,23 +50,18 @@ inline constexpr uint32_t kTwoTo120 = 0x7b807b80u;
 inline constexpr uint32_t kTwoTo100 = 0x71807180u;
 inline constexpr float kTwoTo20 = 1048576.0f;
 
-// (a & mask) | bits in one instruction: written out, because two constants do not fit in one and
-// the compiler would split it.
-__device__ __forceinline__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t bits) {
-  uint32_t d;
-  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(mask), "r"(bits));
-  return d;
-}
+// 2^33: what is left of 4-bit codes (below) when the other operand was scaled by 2^100.
+inline constexpr float kTwoTo33 = 8589934592.0f;
 
-// Pair `index` (0..3) of the eight 4-bit codes in a word, as bf16 1 + code / 16: exact. A pair lies
-// 4 * index bits above bits 3..6 and 19..22, the last one around the end of the word.
-template <int index>
-__device__ __forceinline__ uint32_t int4_pair(uint32_t word) {
-  const uint32_t shifted = index == 0 ? word : __funnelshift_r(word, word, 4 * index);
-  return and_or(shifted, 0x00780078u, 0x3f803f80u);
-}
-// What a code of 8, whose value is 0, looks like.
-inline constexpr uint32_t kInt4Middle = 0x3fc03fc0u;  // 1.5
+// 4-bit codes where they lie in a word, as bf16: exact, because a code is less than the mantissa
+// and the last bit of the exponent together hold. Bits 0..3 and 16..19: code * 2^-133.
+__device__ __forceinline__ uint32_t int4_low(uint32_t word) { return word & 0x000f000fu; }
+// Bits 4..7 and 20..23: code * 2^-129.
+__device__ __forceinline__ uint32_t int4_high(uint32_t word) { return word & 0x00f000f0u; }
+// What the code 8, whose value is 0, looks like in either place.
+inline constexpr uint32_t kInt4ZeroLow = 0x00080008u;
+inline constexpr uint32_t kInt4ZeroHigh = 0x00800080u;
+inline constexpr float kInt4HighShare = 0.0625f;  // brings sums of the second kind to the first's
 
 // The transpose of an 8x8 matrix of 16-bit elements held as lane = 4 * row + column / 2.
 __device__ __forceinline__ uint32_t transpose_8x8(uint32_t fragment) {
@@ -81,6 +76,12 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "r"(address)
                : "memory");
+  return v;
+}
+
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
   return v;
 }
 

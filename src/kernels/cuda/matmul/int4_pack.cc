@@ -1,6 +1,5 @@
 #include "kernels/cuda/matmul/int4_pack.h"
 
-#include <bit>
 #include <cstring>
 
 namespace pelton::kernels::cuda {
@@ -18,8 +17,7 @@ uint32_t pack_word(int half, int lane, int word, const CodeAt& code_at) {
   for (int s = 0; s < 8; ++s) {
     const int row = g + 8 * (s & 1);
     const int input = 32 * t + 16 * (half ^ (t >> 1)) + 4 * word + 2 * ((s >> 1) & 1) + (s >> 2);
-    const int bit = 3 + 4 * (s & 3) + 16 * (s >> 2);
-    packed |= std::rotl(static_cast<uint32_t>(code_at(row, input) & 15), bit % 32);
+    packed |= static_cast<uint32_t>(code_at(row, input) & 15) << (4 * (s & 3) + 16 * (s >> 2));
   }
   return packed;
 }

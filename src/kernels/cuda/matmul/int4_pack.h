@@ -5,9 +5,9 @@
 // Blocks lie [tile][group]. value = (code - 8) * scale. In the codes, half h (512 bytes), lane l =
 // 4 * g + t (16 bytes), word i (4 bytes), code s of the word is
 //   row g + 8 * (s & 1),  input 32 t + 16 (h ^ (t >> 1)) + 4 i + 2 ((s >> 1) & 1) + (s >> 2)
-// and begins at bit (3 + 4 (s & 3) + 16 (s >> 2)) mod 32 (the last one wraps around): what lane l
-// feeds to the matrix unit, where a rotation and a mask make it a bf16 mantissa. The rows that fill
-// up the last tile have code 8 and scale 0.
+// and begins at bit 4 (s & 3) + 16 (s >> 2): what lane l feeds to the matrix unit, where a mask
+// (and for s & 2 a shift by a byte) makes it a bf16 number. The rows that fill up the last tile
+// have code 8 and scale 0.
 #pragma once
 
 #include <cstddef>

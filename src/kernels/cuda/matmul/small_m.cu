@@ -83,12 +83,13 @@ cudaError_t launch_shape(const SmallMArgs& a, cudaStream_t stream) {
   p.out_f32 = a.out_f32;
   const int clusters = std::min(p.units, kMultiprocessors / split);
   const int tiles = most_tiles(p.units, clusters, p.silu, S::kTiles);
-  p.stage_bytes = static_cast<uint32_t>(S::stage_bytes(tiles));
+  p.tile_bytes = static_cast<uint32_t>(tiles * S::kTileBytes);
   p.depth = S::depth(tiles, S::kBudget);
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(clusters * split);
   shape.block = S::kThreads;
-  shape.shared_bytes = static_cast<unsigned>(S::shared_bytes(tiles, p.depth));
+  // The same for every product: between kernels that want different shares of L1, the chip waits.
+  shape.shared_bytes = static_cast<unsigned>(S::kBudget);
   shape.cluster = split;
   shape.programmatic = a.programmatic;
   return launch_programmatic(small_m_kernel<format, columns, split>, p, shape, stream);

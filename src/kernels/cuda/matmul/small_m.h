@@ -12,9 +12,9 @@
 // per 64 output rows (from L2).
 //
 // Numerics: BF16 operands, FP32 accumulation by the matrix units. Int4 sums each group of 128
-// alone, on codes shifted to be positive with the shift's share taken off, and adds it, scaled, in
-// FP32. The order of every sum is a function of (format, n, k, epilogue) alone, so a row's bits do
-// not depend on m or on the other rows.
+// alone, on codes as they lie (0 to 15), takes eight times the sum of x off, and adds it, scaled,
+// in FP32. The order of every sum is a function of (format, n, k, epilogue) alone, so a row's bits
+// do not depend on m or on the other rows.
 //
 // Programmatic launch: W, scale and bias are read before the kernel directly ahead has ended, so it
 // must not write them. x, residual and out are not touched before.
@@ -36,7 +36,7 @@ enum class SmallMWeight : uint8_t {
 enum class SmallMEpilogue : uint8_t { kNone, kSiluMul };
 
 struct SmallMArgs {
-  const void* x = nullptr;       // [m][k] bf16; with FP8 weights |x| < 2^28
+  const void* x = nullptr;       // [m][k] bf16; with FP8 and int4 weights |x| < 2^28
   int64_t x_stride = 0;          // elements between rows, a multiple of 8
   const void* weight = nullptr;  // 16-byte aligned
   SmallMWeight format = SmallMWeight::kBF16;

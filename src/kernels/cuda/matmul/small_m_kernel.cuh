@@ -24,10 +24,10 @@ struct SmallMParams {
   int64_t out_stride;
   int32_t m;
   int32_t n;
-  int32_t units;    // tiles of 16 rows; with silu, pairs of a gate and an up tile
-  int32_t k_boxes;  // boxes of 128 bytes (int4: groups of 128) along K
-  int32_t depth;    // stages of a slice
-  uint32_t stage_bytes;
+  int32_t units;        // tiles of 16 rows; with silu, pairs of a gate and an up tile
+  int32_t k_boxes;      // boxes of 128 bytes (int4: groups of 128) along K
+  int32_t depth;        // stages of a slice
+  uint32_t tile_bytes;  // of W in a stage
   bool silu;
   bool out_f32;
 };
@@ -53,15 +53,15 @@ struct SmallMShape {
   static constexpr int kTileBytes = kIsInt4 ? static_cast<int>(kInt4BlockBytes) : 2048;
   static constexpr int kPartialFloats = kTiles * 16 * columns;
   static constexpr int kMaxStages = 64;
+  static constexpr int kTurns = columns == 16 ? 1 : 2;          // passes whose sums have room
+  static constexpr int kPassFloats = kSlices * kPartialFloats;  // sums of one pass
   static constexpr int kFixedBytes =
-      1024 + (kSlices + 1) * kPartialFloats * 4 + 2 * kMaxStages * 8 + 64;
+      1024 + (kTurns * kPassFloats + kPartialFloats) * 4 + 2 * kMaxStages * 8 + 64;
   // With few rows two blocks fit on an SM, so the next product's weights stream in while this one
   // ends.
   static constexpr int kBudget = columns == 8 ? 112 * 1024 + 768 : 226 * 1024;
 
-  static constexpr int stage_bytes(int tiles) {
-    return (kXBytes + tiles * kTileBytes + 1023) / 1024 * 1024;
-  }
+  static constexpr int stage_bytes(int tiles) { return kXBytes + tiles * kTileBytes; }
   // Stages of one slice of K; each slice has a ring of its own.
   static constexpr int depth(int tiles, int budget) {
     const int stages = (budget - kFixedBytes) / stage_bytes(tiles);
@@ -95,6 +95,8 @@ struct LaneOffsets {
 };
 
 // Half of what a warp takes from one box of K: half of x, and of tiles row_group + kRowGroups * i.
+// A tile past the last is the last again: its sums are not used, and no branch parts the loads and
+// the matrix instructions of one tile from the next one's.
 template <SmallMWeight format, int columns>
 struct HalfBox {
   using S = SmallMShape<format, columns>;
@@ -115,14 +117,12 @@ struct HalfBox {
     }
 #pragma unroll
     for (int i = 0; i < S::kWarpTiles; ++i) {
-      const int tile = row_group + S::kRowGroups * i;
-      if (tile >= tiles) break;
-      const uint32_t base = w_at + tile * S::kTileBytes;
+      const uint32_t base = w_at + min(row_group + S::kRowGroups * i, tiles - 1) * S::kTileBytes;
       if constexpr (S::kIsInt4) {
         w[i][0] = load_shared_16(base + lane.w + 512 * h);
         if (h == 1) {
           scale[i][0] = load_scale(base + lane.scale);
-          scale[i][1] = load_scale(base + lane.scale + 16);
+          scale[i][1] = load_scale(base + lane.scale + 16) * kInt4HighShare;
         }
       } else {
         w[i][0] = load_shared_16((base + lane.w) ^ (16 * h));
@@ -143,152 +143,107 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// Sums of a warp: acc[i] of tile row_group + kRowGroups * i. Int4: `group` holds the first half of
-// a group of 128 until the second completes it.
+// Sums of a warp: acc[i] of tile row_group + kRowGroups * i. The tiles' chains of matrix
+// instructions take turns, so that each waits for its own last one alone. Int4: `group` holds a
+// group of 128 until its second half completes it, `excess` what its codes' shift adds to it.
 template <SmallMWeight format, int columns>
 struct WarpSums {
   using S = SmallMShape<format, columns>;
+  static constexpr int kGroupTiles = S::kIsInt4 ? S::kWarpTiles : 1;
   float acc[S::kWarpTiles][S::kBlocks][4];
-  float group[S::kIsInt4 ? S::kWarpTiles : 1][S::kBlocks][4];
+  float group[kGroupTiles][S::kBlocks][4];
+  float excess[S::kBlocks][4];
 
-  __device__ __forceinline__ void add(int h, const HalfBox<format, columns>& half, int row_group,
-                                      int tiles) {
+  __device__ __forceinline__ void add(int h, const HalfBox<format, columns>& half) {
     if constexpr (S::kIsBF16) {
-      add_bf16(half, row_group, tiles);
+      add_bf16(half);
     } else if constexpr (S::kIsInt4) {
-      add_int4(h, half, row_group, tiles);
+      add_int4(h, half);
     } else {
-      add_fp8(half, row_group, tiles);
-    }
-  }
-
-  __device__ __forceinline__ void add(const HalfBox<format, columns>& first,
-                                      const HalfBox<format, columns>& second, int row_group,
-                                      int tiles) {
-    if constexpr (S::kIsInt4) {
-      add_int4(first, second, row_group, tiles);
-    } else {
-      add(0, first, row_group, tiles);
-      add(1, second, row_group, tiles);
+      add_fp8(half);
     }
   }
 
  private:
-  __device__ __forceinline__ void add_bf16(const HalfBox<format, columns>& half, int row_group,
-                                           int tiles) {
+  __device__ __forceinline__ void add_bf16(const HalfBox<format, columns>& half) {
 #pragma unroll
-    for (int i = 0; i < S::kWarpTiles; ++i) {
-      if (row_group + S::kRowGroups * i >= tiles) break;
-      const uint4 low = half.w[i][0];
-      const uint4 high = half.w[i][1];
+    for (int j = 0; j < 2; ++j) {
 #pragma unroll
-      for (int n = 0; n < S::kBlocks; ++n) {
-        const uint4 x = half.x[n][0];
-        mma_bf16(acc[i][n], low.x, high.x, low.y, high.y, x.x, x.y);
-        mma_bf16(acc[i][n], low.z, high.z, low.w, high.w, x.z, x.w);
-      }
-    }
-  }
-
-  // Codes enter as 1 + code / 16, so a sum holds 1.5 times the sum of its inputs too much: that is
-  // summed alongside and taken off.
-  using Blocks = float[S::kBlocks][4];
-  static __device__ __forceinline__ void sum_excess(Blocks& excess,
-                                                    const HalfBox<format, columns>& half) {
+      for (int i = 0; i < S::kWarpTiles; ++i) {
+        const uint4 low = half.w[i][0];
+        const uint4 high = half.w[i][1];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int n = 0; n < S::kBlocks; ++n) {
-        const uint4 x = half.x[n][j / 2];
-        mma_bf16(excess[n], kInt4Middle, kInt4Middle, kInt4Middle, kInt4Middle,
-                 word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
-      }
-    }
-  }
-  static __device__ __forceinline__ void sum_codes(Blocks& sum,
-                                                   const HalfBox<format, columns>& half, int i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t word = word_of(half.w[i][0], j);
-      const uint32_t a0 = int4_pair<0>(word);
-      const uint32_t a1 = int4_pair<1>(word);
-      const uint32_t a2 = int4_pair<2>(word);
-      const uint32_t a3 = int4_pair<3>(word);
-#pragma unroll
-      for (int n = 0; n < S::kBlocks; ++n) {
-        const uint4 x = half.x[n][j / 2];
-        mma_bf16(sum[n], a0, a1, a2, a3, word_of(x, 2 * (j % 2)), word_of(x, 2 * (j % 2) + 1));
-      }
-    }
-  }
-
-  __device__ __forceinline__ void add_int4(int h, const HalfBox<format, columns>& half,
-                                           int row_group, int tiles) {
-    float excess[S::kBlocks][4] = {};
-    sum_excess(excess, half);
-#pragma unroll
-    for (int i = 0; i < S::kWarpTiles; ++i) {
-      if (row_group + S::kRowGroups * i >= tiles) break;
-      float sum[S::kBlocks][4] = {};
-      sum_codes(sum, half, i);
-#pragma unroll
-      for (int n = 0; n < S::kBlocks; ++n) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float part = sum[n][e] - excess[n][e];
-          if (h == 0) {
-            group[i][n][e] = part;
-          } else {
-            acc[i][n][e] = fmaf(half.scale[i][e / 2], group[i][n][e] + part, acc[i][n][e]);
-          }
+        for (int n = 0; n < S::kBlocks; ++n) {
+          const uint4 x = half.x[n][0];
+          mma_bf16(acc[i][n], word_of(low, 2 * j), word_of(high, 2 * j), word_of(low, 2 * j + 1),
+                   word_of(high, 2 * j + 1), word_of(x, 2 * j), word_of(x, 2 * j + 1));
         }
       }
     }
   }
 
-  // The same sums with more of them in flight.
-  __device__ __forceinline__ void add_int4(const HalfBox<format, columns>& first,
-                                           const HalfBox<format, columns>& second, int row_group,
-                                           int tiles) {
-    float excess[2][S::kBlocks][4] = {};
-    sum_excess(excess[0], first);
-    sum_excess(excess[1], second);
-#pragma unroll
-    for (int i = 0; i < S::kWarpTiles; ++i) {
-      if (row_group + S::kRowGroups * i >= tiles) break;
-      float sum[2][S::kBlocks][4] = {};
-      sum_codes(sum[0], first, i);
-      sum_codes(sum[1], second, i);
+  __device__ __forceinline__ void add_int4(int h, const HalfBox<format, columns>& half) {
+    if (h == 0) {
 #pragma unroll
       for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-          const float whole = (sum[0][n][e] - excess[0][n][e]) + (sum[1][n][e] - excess[1][n][e]);
-          acc[i][n][e] = fmaf(second.scale[i][e / 2], whole, acc[i][n][e]);
+          excess[n][e] = 0.0f;
+#pragma unroll
+          for (int i = 0; i < S::kWarpTiles; ++i) group[i][n][e] = 0.0f;
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      uint32_t b[S::kBlocks][2];
+#pragma unroll
+      for (int n = 0; n < S::kBlocks; ++n) {
+        const uint4 x = half.x[n][j / 2];
+        b[n][0] = multiply_bf16x2(word_of(x, 2 * (j % 2)), kTwoTo100);
+        b[n][1] = multiply_bf16x2(word_of(x, 2 * (j % 2) + 1), kTwoTo100);
+        mma_bf16(excess[n], kInt4ZeroLow, kInt4ZeroHigh, kInt4ZeroLow, kInt4ZeroHigh, b[n][0],
+                 b[n][1]);
+      }
+#pragma unroll
+      for (int i = 0; i < S::kWarpTiles; ++i) {
+        const uint32_t word = word_of(half.w[i][0], j);
+        const uint32_t upper = word >> 8;
+#pragma unroll
+        for (int n = 0; n < S::kBlocks; ++n) {
+          mma_bf16(group[i][n], int4_low(word), int4_high(word), int4_low(upper), int4_high(upper),
+                   b[n][0], b[n][1]);
+        }
+      }
+    }
+    if (h == 0) return;
+#pragma unroll
+    for (int i = 0; i < S::kWarpTiles; ++i) {
+#pragma unroll
+      for (int n = 0; n < S::kBlocks; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          acc[i][n][e] = fmaf(half.scale[i][e / 2], group[i][n][e] - excess[n][e], acc[i][n][e]);
         }
       }
     }
   }
 
-  __device__ __forceinline__ void add_fp8(const HalfBox<format, columns>& half, int row_group,
-                                          int tiles) {
-    uint32_t b[S::kBlocks][8];
+  __device__ __forceinline__ void add_fp8(const HalfBox<format, columns>& half) {
 #pragma unroll
-    for (int n = 0; n < S::kBlocks; ++n) {
+    for (int j = 0; j < 4; ++j) {
+      uint32_t b[S::kBlocks][2];
 #pragma unroll
-      for (int c = 0; c < 2; ++c) {  // pairs (0, 2), (1, 3), as e4m3_even and e4m3_odd give them
-        const uint4 v = half.x[n][c];
-        b[n][4 * c] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
-        b[n][4 * c + 1] = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
-        b[n][4 * c + 2] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
-        b[n][4 * c + 3] = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
+      for (int n = 0; n < S::kBlocks;
+           ++n) {  // pairs (0, 2), (1, 3), as e4m3_even and odd give them
+        const uint4 x = half.x[n][j / 2];
+        const uint32_t first = word_of(x, 2 * (j % 2));
+        const uint32_t second = word_of(x, 2 * (j % 2) + 1);
+        b[n][0] = multiply_bf16x2(__byte_perm(first, second, 0x5410), kTwoTo100);
+        b[n][1] = multiply_bf16x2(__byte_perm(first, second, 0x7632), kTwoTo100);
       }
-    }
 #pragma unroll
-    for (int i = 0; i < S::kWarpTiles; ++i) {
-      if (row_group + S::kRowGroups * i >= tiles) break;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
+      for (int i = 0; i < S::kWarpTiles; ++i) {
         const uint32_t low = word_of(half.w[i][0], j);
         const uint32_t high = word_of(half.w[i][1], j);
         const uint32_t a0 = e4m3_even(low);
@@ -296,9 +251,7 @@ struct WarpSums {
         const uint32_t a2 = e4m3_odd(low);
         const uint32_t a3 = e4m3_odd(high);
 #pragma unroll
-        for (int n = 0; n < S::kBlocks; ++n) {
-          mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][2 * j], b[n][2 * j + 1]);
-        }
+        for (int n = 0; n < S::kBlocks; ++n) mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][0], b[n][1]);
       }
     }
   }
@@ -310,7 +263,7 @@ __device__ __forceinline__ void finish_element(const SmallMParams& p, float sum,
                                                int column) {
   const auto linear = [&](float value, int j) {
     if constexpr (format == SmallMWeight::kFp8) value *= p.scale[j] * kTwoTo20;
-    if constexpr (format == SmallMWeight::kInt4G128) value *= 16.0f;
+    if constexpr (format == SmallMWeight::kInt4G128) value *= kTwoTo33;
     return p.bias != nullptr ? value + __bfloat162float(p.bias[j]) : value;
   };
   float value = linear(sum, column);
@@ -363,15 +316,22 @@ __device__ __forceinline__ SmallMSpan small_m_span(const SmallMParams& p, int ra
   return s;
 }
 
-// Fills the ring of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane i
-// brings tile i of W, the lanes behind them x.
+// Where the stages' shares of x and of W begin in shared memory.
+struct SmallMRings {
+  uint32_t x;  // on a 1024-byte boundary
+  uint32_t w;
+};
+
+// Fills the rings of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane
+// i brings tile i of W, the lanes behind them x.
 template <SmallMWeight format, int columns>
 __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan& span,
-                                        uint32_t ring, uint32_t full, uint32_t empty, int slice,
+                                        SmallMRings rings, uint32_t full, uint32_t empty, int slice,
                                         int lane) {
   using S = SmallMShape<format, columns>;
   const uint64_t policy = lane < S::kTiles ? policy_evict_first() : policy_evict_last();
-  ring += slice * p.depth * p.stage_bytes;
+  rings.x += slice * p.depth * S::kXBytes;
+  rings.w += slice * p.depth * p.tile_bytes;
   full += 8 * slice * p.depth;
   empty += 8 * slice * p.depth;
 
@@ -380,7 +340,7 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
     if (lane == 0) barrier_arrive_expect(barrier, S::kXBytes + tiles * S::kTileBytes);
     __syncwarp();
     if (lane < tiles) {
-      const uint32_t to = ring + stage * p.stage_bytes + S::kXBytes + lane * S::kTileBytes;
+      const uint32_t to = rings.w + stage * p.tile_bytes + lane * S::kTileBytes;
       if constexpr (S::kIsInt4) {
         const int64_t block = static_cast<int64_t>(row / 16) * p.k_boxes + span.box_at(box);
         bulk_copy(to, p.blocks + block * kInt4BlockBytes, kInt4BlockBytes, barrier, policy);
@@ -392,7 +352,7 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
   const auto copy_x = [&](int box, int stage) {
     const int i = lane - S::kTiles;
     if (i >= 0 && i < S::kXBoxes) {
-      tile_copy_2d(ring + stage * p.stage_bytes + i * S::kXBoxBytes, &p.x_map,
+      tile_copy_2d(rings.x + stage * S::kXBytes + i * S::kXBoxBytes, &p.x_map,
                    span.box_at(box) * S::kBoxInputs + 64 * i, 0, full + 8 * stage, policy);
     }
   };
@@ -434,16 +394,19 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     small_m_kernel(const __grid_constant__ SmallMParams p) {
   using S = SmallMShape<format, columns>;
   extern __shared__ std::byte shared[];
-  const uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
-  const uint32_t stage_bytes = p.stage_bytes;
   const int stages = S::kSlices * p.depth;
+  SmallMRings rings;
+  rings.x = (shared_address(shared) + 1023) & ~1023u;
+  rings.w = rings.x + stages * S::kXBytes;
   float* const partials =
-      reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + stages * stage_bytes);
-  float* const received = partials + S::kSlices * S::kPartialFloats;
+      reinterpret_cast<float*>(shared + (rings.w - shared_address(shared)) + stages * p.tile_bytes);
+  float* const received = partials + S::kTurns * S::kPassFloats;
   const uint32_t full = shared_address(received + S::kPartialFloats);
   const uint32_t empty = full + 8 * S::kMaxStages;
   const uint32_t arrived = empty + 8 * S::kMaxStages;  // the peer's sums lie in `received`
   const uint32_t taken = arrived + 8;                  // the peer has read what was sent to it
+  const uint32_t summed = taken + 8;      // two: all sums of a pass lie in its partials
+  const uint32_t finished = summed + 16;  // two: they have been read
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -455,6 +418,10 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     }
     barrier_init(arrived, S::kConsumerWarps);
     barrier_init(taken, S::kConsumerWarps);
+    for (int i = 0; i < S::kTurns; ++i) {
+      barrier_init(summed + 8 * i, S::kConsumerWarps);
+      barrier_init(finished + 8 * i, S::kConsumerWarps);
+    }
     barrier_init_fence();
   }
   if constexpr (split > 1) {
@@ -465,7 +432,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
 
   const SmallMSpan span = small_m_span<S::kTiles, split>(p, rank);
   if (warp >= S::kConsumers / 32) {
-    produce<format, columns>(p, span, ring, full, empty, warp - S::kConsumers / 32, lane);
+    produce<format, columns>(p, span, rings, full, empty, warp - S::kConsumers / 32, lane);
     return;
   }
 
@@ -486,24 +453,28 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     for (int box = slice; box < span.boxes; box += S::kSlices) {
       const int stage = slice * p.depth + next;
       barrier_wait(full + 8 * stage, parity);
-      const uint32_t x = ring + stage * stage_bytes;
-      const uint32_t w = x + S::kXBytes;
+      const uint32_t x = rings.x + stage * S::kXBytes;
+      const uint32_t w = rings.w + stage * p.tile_bytes;
       const auto release = [&] {
         __syncwarp();
         if (lane == 0) barrier_arrive(empty + 8 * stage);
       };
-      HalfBox<format, columns> first;
-      HalfBox<format, columns> second;
-      first.load(0, x, w, offsets, row_group, tiles);
-      if constexpr (columns == 8) {  // registers suffice for both
-        second.load(1, x, w, offsets, row_group, tiles);
-        release();
-        sums.add(first, second, row_group, tiles);
+      if (row_group < tiles) {
+        HalfBox<format, columns> first;
+        HalfBox<format, columns> second;
+        first.load(0, x, w, offsets, row_group, tiles);
+        if constexpr (columns == 8) {  // registers suffice for both
+          second.load(1, x, w, offsets, row_group, tiles);
+          release();
+          sums.add(0, first);
+        } else {
+          sums.add(0, first);
+          second.load(1, x, w, offsets, row_group, tiles);
+          release();
+        }
+        sums.add(1, second);
       } else {
-        sums.add(0, first, row_group, tiles);
-        second.load(1, x, w, offsets, row_group, tiles);
         release();
-        sums.add(1, second, row_group, tiles);
       }
       if (++next == p.depth) {
         next = 0;
@@ -511,14 +482,18 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       }
     }
 
-    if (pass > 0) named_sync(1, S::kConsumers);  // the last pass's sums have been read
+    // Sets of partials take turns: finishing one pass goes on beside the next.
+    const int turn = pass % S::kTurns;
+    const uint32_t turn_parity = static_cast<uint32_t>(pass / S::kTurns) & 1;
+    if (pass >= S::kTurns) barrier_wait(finished + 8 * turn, turn_parity ^ 1);
+    float* const sent = partials + turn * S::kPassFloats;
     const int g = lane >> 2;
     const int t = lane & 3;
 #pragma unroll
     for (int i = 0; i < S::kWarpTiles; ++i) {
       const int tile = row_group + S::kRowGroups * i;
       if (tile < tiles) {
-        float* to = partials + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
+        float* to = sent + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
 #pragma unroll
         for (int n = 0; n < S::kBlocks; ++n) {
           *reinterpret_cast<float2*>(to + 8 * n) =
@@ -528,20 +503,32 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         }
       }
     }
-    named_sync(1, S::kConsumers);
+    __syncwarp();
+    if (lane == 0) barrier_arrive(summed + 8 * turn);
 
     const auto sum_slices = [&](int at) {
-      float sum = partials[at];
+      float sum = sent[at];
 #pragma unroll
-      for (int i = 1; i < S::kSlices; ++i) sum += partials[i * S::kPartialFloats + at];
+      for (int i = 1; i < S::kSlices; ++i) sum += sent[i * S::kPartialFloats + at];
       return sum;
     };
     const int rows = 16 * units;
+    // Few elements are few warps' work: other warps' each pass.
+    const int first = split > 1 ? static_cast<int>(threadIdx.x)
+                                : static_cast<int>(threadIdx.x + 64 * pass) % S::kConsumers;
+    if (split > 1 || first - lane < rows * p.m) barrier_wait(summed + 8 * turn, turn_parity);
     if constexpr (split > 1) {
       // Rows in blocks of eight belong to the two ranks in turn: send the other's, then finish
       // one's own, always adding rank 1's half of K to rank 0's.
+      //
+      // compute-sanitizer's racecheck follows barriers of threads but not arrivals on a barrier of
+      // another block, so it reports these stores against the reads of `received` below, and that
+      // the peer may have ended. Neither can be: each warp's stores come before its lane 0's
+      // arrival (__syncwarp, then release at cluster scope), the peer reads after all eight
+      // arrivals (acquire at cluster scope), sends again only after `taken`, and no block ends
+      // before it has seen the arrivals of its own last pass, which follow the last store to it.
       if (pass > 0) barrier_wait_cluster(taken, (pass - 1) & 1);
-      for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
+      for (int e = first; e < rows * p.m; e += S::kConsumers) {
         const int r = e % rows;
         const int at = r * columns + e / rows;
         if (((r >> 3) & 1) != rank) store_peer(peer + 4 * at, sum_slices(at));
@@ -551,7 +538,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       barrier_wait_cluster(arrived, pass & 1);
     }
     if (pass == 0) wait_prerequisites();
-    for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
+    for (int e = first; e < rows * p.m; e += S::kConsumers) {
       const int r = e % rows;
       const int m = e / rows;
       const int column = unit * 16 + r;
@@ -569,8 +556,9 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         finish_element<format>(p, sum_slices(at), up, m, column);
       }
     }
+    __syncwarp();
+    if (lane == 0) barrier_arrive(finished + 8 * turn);
     if constexpr (split > 1) {
-      __syncwarp();
       if (lane == 0 && pass + 1 < span.passes) barrier_arrive_peer(peer_taken);
     }
   }

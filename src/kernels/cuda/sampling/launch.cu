@@ -1,6 +1,5 @@
-#include "kernels/cuda/launch.h"
-
 #include "kernels/cuda/common/launch.cuh"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/sampling/sample.h"
 
 namespace pelton::kernels::cuda {

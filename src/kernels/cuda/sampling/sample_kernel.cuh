@@ -121,7 +121,7 @@ struct RowMass {
 __device__ inline int choose_token(SampleShared& s, const RowView& row, const SampleRow& p,
                                    const ScanResult& scan) {
   constexpr int kKeyBits = 31 + kIdBits;
-  const Scale scale = {scan.max, p.temperature};
+  const Scale scale(scan.max, p.temperature);
   const auto draws_from = [&](float scaled) -> uint64_t {
     return Scale::order(scaled) < kOrderNever ? 1 : 0;
   };
@@ -131,7 +131,7 @@ __device__ inline int choose_token(SampleShared& s, const RowView& row, const Sa
   uint64_t cut = kEveryKey;  // tokens up to this key are kept
   if (scan.complete) {
     candidates.limit = scan.candidates == row.vocab_size
-                           ? kOrderNever + 1
+                           ? kOrderNever
                            : Scale::order(scale.scaled(scan.threshold));
     for (int i = static_cast<int>(threadIdx.x); i < scan.candidates; i += kSampleThreads) {
       const uint64_t found = s.found[i];
@@ -213,7 +213,8 @@ __global__ void __launch_bounds__(kSampleThreads, 2) sample_kernel(SampleParams 
   } else {
     const bool has_top_k = row.top_k > 0 && row.top_k < p.vocab_size;
     const int want = !has_top_k ? kMassCandidates : row.top_k <= kMostCandidates ? row.top_k : 0;
-    const ScanResult scan = scan_candidates(s, view, want);
+    const int most = has_top_k ? kSampleFound : kSampleKept;
+    const ScanResult scan = scan_candidates(s, view, want, most);
     max = scan.max;
     if (max > -INFINITY && max < INFINITY) token = choose_token(s, view, row, scan);
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/sampling/sample_search.cuh"
 #include "kernels/cuda/sampling/sample_weight.cuh"
 #include "kernels/params/sampling.h"
@@ -25,16 +26,19 @@ struct RowView {
     end = offset + vocab;
     groups = (end + 3) / 4;
   }
-  // Outside the row: -infinity.
+  // Four elements, those outside the row too: no branch, so that several are under way at a time.
   __device__ __forceinline__ float4 load(int group) const {
+    float4 v = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
+    if (group < groups) v = __ldcg(reinterpret_cast<const float4*>(base) + group);
+    return v;
+  }
+  // What lies outside the row becomes -infinity.
+  __device__ __forceinline__ float4 inside(float4 v, int group) const {
     const int at = 4 * group;
-    if (at >= offset && at + 4 <= end) {
-      return __ldcg(reinterpret_cast<const float4*>(base) + group);
-    }
-    const auto element = [&](int i) {
-      return at + i >= offset && at + i < end ? __ldcg(base + at + i) : -INFINITY;
-    };
-    return make_float4(element(0), element(1), element(2), element(3));
+    if (at >= offset && at + 4 <= end) return v;
+    const auto is_inside = [&](int i) { return at + i >= offset && at + i < end; };
+    return make_float4(is_inside(0) ? v.x : -INFINITY, is_inside(1) ? v.y : -INFINITY,
+                       is_inside(2) ? v.z : -INFINITY, is_inside(3) ? v.w : -INFINITY);
   }
   __device__ __forceinline__ int id(int group) const { return 4 * group - offset; }
   __device__ __forceinline__ int chunks() const { return (groups + 31) / 32; }
@@ -59,10 +63,21 @@ __device__ __forceinline__ float max_nan(float a, float b) {
 struct Scale {
   float max;
   float temperature;
+  float inverse;  // 0 where the temperature needs the general division
 
+  __device__ Scale(float highest, float t) : max(highest), temperature(t) {
+    inverse = t >= 0x1p-20f && t <= 0x1p20f ? __frcp_rn(t) : 0.0f;
+  }
+  // Two corrections of a quotient by the correctly rounded reciprocal round it correctly, as long
+  // as no remainder underflows. Far below the best, where weights are 0, values do not matter.
   __device__ __forceinline__ float scaled(float logit) const {
-    const float difference = __fsub_rn(logit, max);
-    return temperature == 1.0f ? difference : __fdiv_rn(difference, temperature);
+    const float difference = fmaxf(__fsub_rn(logit, max), -1e30f);
+    if (inverse == 0.0f || (difference > -0x1p-60f && difference < 0.0f)) {
+      return __fdiv_rn(difference, temperature);
+    }
+    float quotient = __fmul_rn(difference, inverse);
+    quotient = __fmaf_rn(__fmaf_rn(-quotient, temperature, difference), inverse, quotient);
+    return __fmaf_rn(__fmaf_rn(-quotient, temperature, difference), inverse, quotient);
   }
   // Of a scaled logit: 0 for the best, the bits of infinity for what cannot be drawn.
   static __device__ __forceinline__ uint32_t order(float scaled) {
@@ -96,54 +111,68 @@ __device__ inline float threshold_for(float highest, int want) {
   return low <= ordered(-INFINITY) >> 16 ? -INFINITY : from_ordered(low << 16);
 }
 
+// Appends what of four tokens reaches the threshold. Ids before the row's first are -infinity, and
+// the threshold may be that, too.
+__device__ __forceinline__ void keep_found(SampleShared& s, uint32_t counter, const float4& v,
+                                           float threshold, int id) {
+  const float values[4] = {v.x, v.y, v.z, v.w};
+  uint32_t hits = 0;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) hits += values[e] >= threshold ? 1 : 0;
+  uint32_t at;
+  asm volatile("atom.shared.add.u32 %0, [%1], %2;" : "=r"(at) : "r"(counter), "r"(hits) : "memory");
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if (values[e] >= threshold) {
+      if (at < kSampleFound) {
+        s.found[at] = (uint64_t{__float_as_uint(values[e])} << 32) | static_cast<uint32_t>(id + e);
+      }
+      ++at;
+    }
+  }
+}
+
 // The loads of one round lie in eight parts of the row, so that the first round is a fair sample:
-// the `want` highest of its threads' maxima give the threshold. want = 0: the maximum alone.
-__device__ inline ScanResult scan_candidates(SampleShared& s, const RowView& row, int want) {
+// the `want` highest of its threads' maxima give the threshold. More than `most` candidates are not
+// complete. want = 0: the maximum alone.
+__device__ inline ScanResult scan_candidates(SampleShared& s, const RowView& row, int want,
+                                             int most) {
   const int tid = static_cast<int>(threadIdx.x);
   const int part = (row.groups + kScanLoads - 1) / kScanLoads;
   const auto group_of = [&](int i, int j) {
     const int group = j * part + i + tid;
-    return i + tid < part && group < row.groups ? group : -1;
-  };
-  const auto load = [&](int i, int j) {
-    const int group = group_of(i, j);
-    return group < 0 ? make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY) : row.load(group);
+    return i + tid < part && group < row.groups ? group : row.groups;
   };
   const auto highest_of = [](const float4& v) {
     return max_nan(max_nan(v.x, v.y), max_nan(v.z, v.w));
   };
   float4 v[kScanLoads];
 #pragma unroll
-  for (int j = 0; j < kScanLoads; ++j) v[j] = load(0, j);
+  for (int j = 0; j < kScanLoads; ++j) v[j] = row.load(group_of(0, j));
   if (tid == 0) s.count = 0;
   float threshold = INFINITY;
   if (want > 0) {
     float highest = -INFINITY;
 #pragma unroll
-    for (int j = 0; j < kScanLoads; ++j) highest = max_nan(highest, highest_of(v[j]));
+    for (int j = 0; j < kScanLoads; ++j) {
+      v[j] = row.inside(v[j], group_of(0, j));
+      highest = max_nan(highest, highest_of(v[j]));
+    }
     threshold = threshold_for(highest, want);
   }
+  const uint32_t counter = shared_address(&s.count);
   float max = -INFINITY;
   for (int i = 0; i < part; i += kSampleThreads) {
 #pragma unroll
     for (int j = 0; j < kScanLoads; ++j) {
-      const float highest = highest_of(v[j]);
+      const int group = group_of(i, j);
+      const float4 values = row.inside(v[j], group);
+      const float highest = highest_of(values);
       max = max_nan(max, highest);
-      if (highest >= threshold && group_of(i, j) >= 0) {
-        const float values[4] = {v[j].x, v[j].y, v[j].z, v[j].w};
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int id = row.id(group_of(i, j)) + e;
-          if (values[e] >= threshold && id >= 0 && id < row.vocab_size) {
-            const int at = atomicAdd(&s.count, 1);
-            if (at < kSampleCandidates) {
-              s.found[at] =
-                  (uint64_t{__float_as_uint(values[e])} << 32) | static_cast<uint32_t>(id);
-            }
-          }
-        }
+      if (highest >= threshold && group < row.groups) {
+        keep_found(s, counter, values, threshold, row.id(group));
       }
-      v[j] = load(i + kSampleThreads, j);
+      v[j] = row.load(group_of(i + kSampleThreads, j));
     }
   }
   // Over the block.
@@ -157,7 +186,7 @@ __device__ inline ScanResult scan_candidates(SampleShared& s, const RowView& row
   }
   const int count = s.count;
   __syncthreads();
-  return {max, threshold, count, want > 0 && count <= kSampleCandidates};
+  return {max, threshold, count, want > 0 && threshold > -INFINITY && count <= most};
 }
 
 // The lowest id among the highest logits; `max` is NaN if a logit is.
@@ -170,14 +199,23 @@ __device__ inline Highest scan_highest(SampleShared& s, const RowView& row) {
   float top = -INFINITY;
   float best = -INFINITY;
   int best_id = row.vocab_size;
-#pragma unroll 8
-  for (int group = tid; group < row.groups; group += kSampleThreads) {
-    const float4 v = row.load(group);
-    const float highest = max_nan(max_nan(v.x, v.y), max_nan(v.z, v.w));
-    top = max_nan(top, highest);
-    if (highest > best) {  // ids only rise
-      best = highest;
-      best_id = row.id(group) + (v.x == highest ? 0 : v.y == highest ? 1 : v.z == highest ? 2 : 3);
+  for (int first = tid; first < row.groups; first += kScanLoads * kSampleThreads) {
+    float4 v[kScanLoads];
+#pragma unroll
+    for (int j = 0; j < kScanLoads; ++j) v[j] = row.load(first + j * kSampleThreads);
+#pragma unroll
+    for (int j = 0; j < kScanLoads; ++j) {
+      const int group = first + j * kSampleThreads;
+      const float4 values = row.inside(v[j], group);
+      const float highest = max_nan(max_nan(values.x, values.y), max_nan(values.z, values.w));
+      top = max_nan(top, highest);
+      if (highest > best) {  // ids only rise
+        best = highest;
+        best_id = row.id(group) + (values.x == highest   ? 0
+                                   : values.y == highest ? 1
+                                   : values.z == highest ? 2
+                                                         : 3);
+      }
     }
   }
 #pragma unroll
@@ -214,7 +252,7 @@ __device__ __forceinline__ void for_chunks(const RowView& row, const Token& toke
 #pragma unroll
     for (int i = 0; i < kFlight; ++i) {
       const int chunk = first + i * kSampleWarps;
-      if (chunk < chunks) token(chunk, v[i]);
+      if (chunk < chunks) token(chunk, row.inside(v[i], 32 * chunk + lane));
     }
   }
 }
@@ -256,7 +294,7 @@ __device__ inline int locate(SampleShared& s, const RowView& row, const Scale& s
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
     const int group = 32 * index + lane;
-    const float4 v = row.load(group);
+    const float4 v = row.inside(row.load(group), group);
     const float values[4] = {v.x, v.y, v.z, v.w};
     uint64_t measures[4];
     uint64_t sum = 0;

@@ -7,7 +7,8 @@ namespace pelton::kernels::cuda {
 
 inline constexpr int kSampleThreads = 512;
 inline constexpr int kSampleWarps = kSampleThreads / 32;
-inline constexpr int kSampleCandidates = 3072;
+inline constexpr int kSampleFound = 5120;  // candidates of a scan
+inline constexpr int kSampleKept = 2048;   // of them, after top-k
 // Ids of one warp's 16-byte loads.
 inline constexpr int kSampleChunk = 128;
 inline constexpr int kSampleBuckets = 2560;  // chunks of the largest row, with one for alignment
@@ -15,10 +16,10 @@ inline constexpr int kDigitBuckets = 2048;   // of a histogram
 
 struct SampleShared {
   // As the scan finds them: the logit's bits over the id. Then packed keys.
-  uint64_t found[kSampleCandidates];
+  uint64_t found[kSampleFound];
   // What top-k leaves of them.
-  uint64_t key[kSampleCandidates];
-  uint64_t weight[kSampleCandidates];
+  uint64_t key[kSampleKept];
+  uint64_t weight[kSampleKept];
   union {
     uint64_t chunk[kSampleBuckets + 1];  // measures of chunks of the row
     struct {
