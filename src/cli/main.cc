@@ -310,6 +310,10 @@ Command add_serve(CLI::App& program) {
                   "names that requests may ask for; the model's own otherwise");
   app->add_option("--api-key-file", options->api_key_file,
                   "keys that may call: one a line, after it a weight if wanted");
+  app->add_option("--ssl-certfile", options->ssl_certfile,
+                  "PEM file of the certificate and its chain: HTTPS");
+  app->add_option("--ssl-keyfile", options->ssl_keyfile,
+                  "PEM file of its unencrypted key; in --ssl-certfile otherwise");
   app->add_option("--allowed-hosts", options->allowed_hosts,
                   "names in Host headers beside loopback ones; * = any");
   app->add_option("--allowed-origins", options->allowed_origins,
@@ -328,6 +332,16 @@ Command add_serve(CLI::App& program) {
   app->add_option("--max-connections", options->max_connections, "open connections")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  const auto seconds = [app](const char* name, double* value, const char* help) {
+    app->add_option(name, *value, help)->check(CLI::Range(0.001, 86400.0))->capture_default_str();
+  };
+  seconds("--header-timeout", &options->header_timeout,
+          "seconds for a request's head, or a TLS handshake");
+  seconds("--body-timeout", &options->body_timeout, "seconds for its body");
+  seconds("--idle-timeout", &options->idle_timeout,
+          "seconds that a connection may wait for a request");
+  seconds("--step-watchdog", &options->step_watchdog,
+          "seconds after which /health counts a step as hanging");
   app->add_option("--http-workers", options->http_workers, "threads for JSON and tokenizing")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

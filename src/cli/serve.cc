@@ -27,6 +27,17 @@ void log_line(const std::string& line) {
   std::fprintf(stderr, "pelton: %s\n", printable(line).c_str());
 }
 
+Status load_tls(const ServeOptions& options, server::HttpServerOptions* http) {
+  if (options.ssl_certfile.empty() && options.ssl_keyfile.empty()) return {};
+  if (options.ssl_certfile.empty())
+    return invalid_argument("--ssl-keyfile: needs --ssl-certfile beside it");
+  const std::string& key = options.ssl_keyfile.empty() ? options.ssl_certfile : options.ssl_keyfile;
+  auto tls = server::TlsContext::load(options.ssl_certfile, key);
+  if (!tls.ok()) return tls.status();
+  http->tls = std::move(tls).value();
+  return {};
+}
+
 // The model's whole context, and no more memory than the machine has left.
 Result<engine::EngineOptions> serving_options(const ServeOptions& options,
                                               const engine::ModelFiles& files) {
@@ -50,7 +61,13 @@ Result<server::ServiceOptions> service_options(const ServeOptions& options, cons
   server::ServiceOptions service;
   service.http.host = options.host;
   service.http.port = static_cast<uint16_t>(options.port);
-  service.http.limits.connections = options.max_connections;
+  server::HttpLimits& limits = service.http.limits;
+  limits.connections = options.max_connections;
+  limits.header_timeout = milliseconds(options.header_timeout);
+  limits.body_timeout = milliseconds(options.body_timeout);
+  limits.idle_timeout = milliseconds(options.idle_timeout);
+  service.step_watchdog = milliseconds(options.step_watchdog);
+  if (Status s = load_tls(options, &service.http); !s.ok()) return s;
   service.served_names = options.served_model_name;
   service.allowed_hosts = options.allowed_hosts;
   service.allowed_origins = options.allowed_origins;
@@ -95,6 +112,7 @@ Status run_serve(ServeOptions options, const char* version) {
   }
   auto service_opts = service_options(options, version, own_key);
   if (!service_opts.ok()) return service_opts.status();
+  if (options.self_test) service_opts->http.tls.reset();  // it asks in plain words
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
   auto engine_opts = serving_options(options, **files);
@@ -113,10 +131,10 @@ Status run_serve(ServeOptions options, const char* version) {
                                     .key = options.api_key_file.empty() ? "" : own_key,
                                     .chat = chat.ok()});
   }
-  log_line(fmt::format("{} on http://{}:{}/v1, context {}, {} at once",
-                       printable((*engine)->files().display_name()), options.host,
-                       (*service)->port(), (*engine)->options().max_model_len,
-                       (*engine)->options().max_num_seqs));
+  log_line(fmt::format(
+      "{} on {}://{}:{}/v1, context {}, {} at once", printable((*engine)->files().display_name()),
+      options.ssl_certfile.empty() ? "http" : "https", options.host, (*service)->port(),
+      (*engine)->options().max_model_len, (*engine)->options().max_num_seqs));
   return (*service)->run();
 }
 

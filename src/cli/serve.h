@@ -14,6 +14,8 @@ struct ServeOptions {
   int port = 8000;
   std::vector<std::string> served_model_name;
   std::string api_key_file;
+  std::string ssl_certfile;  // empty: plain HTTP
+  std::string ssl_keyfile;   // empty: the key is in ssl_certfile
   std::vector<std::string> allowed_hosts;
   std::vector<std::string> allowed_origins;
   std::string batching = "continuous";  // or static
@@ -21,6 +23,10 @@ struct ServeOptions {
   double queue_timeout = 60;  // seconds
   double drain_timeout = 30;  // seconds
   int max_connections = 4096;
+  double header_timeout = 10;  // seconds, as the next three
+  double body_timeout = 60;
+  double idle_timeout = 60;
+  double step_watchdog = 30;
   int http_workers = 2;
   bool disable_page = false;
   bool self_test = false;

@@ -6,6 +6,9 @@
 namespace pelton::server {
 namespace {
 
+// How long to wait before a step is tried again that found nothing to do though requests are open.
+constexpr std::chrono::milliseconds kStallRetry{20};
+
 int64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -50,7 +53,12 @@ void EngineLoop::run() {
   while (true) {
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return work_ || stop_; });
+      const auto wanted = [&] { return work_ || stop_; };
+      if (stalled_since_ns_ == 0) {
+        wake_.wait(lock, wanted);
+      } else {
+        wake_.wait_for(lock, kStallRetry, wanted);
+      }
       if (stop_) return;
       work_ = false;
     }
@@ -75,15 +83,28 @@ void EngineLoop::step_until_idle() {
     worked = engine_.step();
     if (worked) busy_ns_ += now_ns() - begin;
     step_started_ns_ = 0;
+    if (worked) stalled_since_ns_ = 0;
     const std::lock_guard lock(mutex_);
     if (stop_ || !engine_.healthy()) return;
   }
+  if (!has_open_requests()) {
+    stalled_since_ns_ = 0;
+  } else if (stalled_since_ns_ == 0) {
+    stalled_since_ns_ = now_ns();
+  }
+}
+
+bool EngineLoop::has_open_requests() const {
+  const engine::EngineMetrics m = engine_.metrics();
+  return m.requests > m.finished + m.cancelled + m.failed;
 }
 
 bool EngineLoop::making_progress(std::chrono::milliseconds limit) const {
   if (damaged_ || !engine_.healthy()) return false;
+  const int64_t late = now_ns() - std::chrono::nanoseconds(limit).count();
   const int64_t started = step_started_ns_;
-  return started == 0 || now_ns() - started < std::chrono::nanoseconds(limit).count();
+  const int64_t stalled = stalled_since_ns_;
+  return (started == 0 || started > late) && (stalled == 0 || stalled > late);
 }
 
 double EngineLoop::busy_seconds() const { return static_cast<double>(busy_ns_) * 1e-9; }

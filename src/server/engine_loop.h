@@ -26,7 +26,8 @@ class EngineLoop {
   void cancel(RequestId id);
   void stop();
 
-  // True while the engine is whole and no step has been running for longer than `limit`.
+  // True while the engine is whole, no step has been running for longer than `limit`, and no
+  // request has waited that long without a step that did something.
   bool making_progress(std::chrono::milliseconds limit) const;
   engine::Engine& engine() { return engine_; }
   // Seconds spent inside steps so far: with wall time, the engine's utilisation.
@@ -35,6 +36,7 @@ class EngineLoop {
  private:
   void run();
   void step_until_idle();
+  bool has_open_requests() const;
   void notify();
 
   engine::Engine& engine_;
@@ -44,7 +46,8 @@ class EngineLoop {
   bool work_ = false;
   bool stop_ = false;
   std::atomic<bool> damaged_{false};
-  std::atomic<int64_t> step_started_ns_{0};  // of the monotonic clock; 0 = none runs
+  std::atomic<int64_t> step_started_ns_{0};   // of the monotonic clock; 0 = none runs
+  std::atomic<int64_t> stalled_since_ns_{0};  // requests are open and a step did nothing; 0 = no
   std::atomic<int64_t> busy_ns_{0};
   std::thread thread_;
 };

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
@@ -15,7 +16,9 @@
 #include <mutex>
 #include <set>
 
+#include "server/http_exchange.h"
 #include "server/http_head.h"
+#include "server/tls.h"
 
 namespace pelton::server {
 namespace {
@@ -27,83 +30,28 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadBytes = 8192;
-// Pipelined bytes that are kept while an answer is being made; then reading pauses.
+constexpr size_t kReadBytes = 16u << 10;
+// Pipelined bytes that are kept while an answer is being made; who sends more is dropped, or else
+// nobody would notice that it has left.
 constexpr size_t kMaxPipelined = 64u << 10;
+constexpr size_t kTlsPiece = 64u << 10;  // plaintext that is encrypted at once
 constexpr size_t kLingerBytes = 32u << 20;
 
-class Session;
-
-// Shared between the session's coroutine and whoever answers.
-class Exchange final : public HttpExchange, public std::enable_shared_from_this<Exchange> {
- public:
-  Exchange(asio::io_context& io, std::weak_ptr<Session> session, HttpHead head, std::string body,
-           size_t output_limit)
-      : io_(io),
-        session_(std::move(session)),
-        head_(std::move(head)),
-        body_(std::move(body)),
-        output_limit_(output_limit),
-        keep_alive_(head_.keep_alive) {}
-
-  const HttpHead& head() const override { return head_; }
-  const std::string& body() const override { return body_; }
-  void respond(HttpResponse response) override;
-  void begin_stream(HttpResponse response) override;
-  bool write(std::string_view data) override;
-  void end_stream() override;
-  void on_gone(std::function<void()> callback) override;
-  void post(std::function<void()> task) override { asio::post(io_, std::move(task)); }
-
-  // For the session, on the I/O thread.
-  struct Output {
-    std::string bytes;
-    bool ended = false;
-    bool gone = false;
-    bool keep_alive = false;
-  };
-  Output take();
-  void client_gone();
-  // Ends the connection of a client that does not read, though a write to it is under way.
-  void drop();
-  void refuse_keep_alive() {
-    const std::lock_guard lock(mutex_);
-    keep_alive_ = false;
-  }
-
- private:
-  void write_head(const HttpResponse& response, std::optional<size_t> length);
-  void wake();
-
-  asio::io_context& io_;
-  std::weak_ptr<Session> session_;
-  const HttpHead head_;
-  const std::string body_;
-  const size_t output_limit_;
-
-  std::mutex mutex_;
-  std::string pending_;
-  bool wake_posted_ = false;
-  bool started_ = false;
-  bool ended_ = false;
-  bool gone_ = false;
-  bool chunked_ = false;
-  bool keep_alive_;
-  std::function<void()> gone_callback_;
-};
+// What a connection's coroutine throws ends that connection alone.
+constexpr auto kAlone = [](const std::exception_ptr&) {};
 
 class Server;
 
-class Session : public std::enable_shared_from_this<Session> {
+class Session final : public ExchangeConnection, public std::enable_shared_from_this<Session> {
  public:
   Session(Server& server, tcp::socket socket);
   ~Session();
   awaitable<void> run();
-  void wake() { event_.cancel(); }
+  void wake() override { event_.cancel(); }
   void close_if_idle() {
     if (idle_) socket_.cancel();
   }
-  void sever() {
+  void sever() override {
     severed_ = true;
     error_code ignored;
     socket_.close(ignored);
@@ -117,7 +65,12 @@ class Session : public std::enable_shared_from_this<Session> {
   awaitable<Next> serve_one();
   awaitable<Next> refuse_early(HttpResponse response, const HttpHead& head);
   awaitable<int> read_body(const HttpHead& head, size_t head_bytes, std::string* body);
+  awaitable<bool> secure();
+  error_code pull();
+  awaitable<error_code> receive();
   awaitable<bool> send(std::string bytes);
+  awaitable<bool> send_raw(std::string bytes);
+  void say_goodbye();
   awaitable<Next> answer(std::shared_ptr<Exchange> exchange);
   awaitable<void> watch(std::shared_ptr<Exchange> exchange);
   awaitable<void> linger();
@@ -132,6 +85,7 @@ class Session : public std::enable_shared_from_this<Session> {
   tcp::socket socket_;
   asio::steady_timer deadline_;
   asio::steady_timer event_;
+  std::unique_ptr<TlsConnection> tls_;  // null: plain
   boost::beast::flat_buffer buffer_;
   size_t head_bytes_ = 0;
   uint64_t epoch_ = 0;
@@ -141,7 +95,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool severed_ = false;
 };
 
-class Server final : public HttpServer {
+class Server final : public HttpServer, public IoThread {
  public:
   Server(const HttpServerOptions& options, HttpHandler& handler)
       : options_(options), handler_(handler), io_(1), acceptor_(io_), signals_(io_) {}
@@ -156,9 +110,14 @@ class Server final : public HttpServer {
   int open_connections() const override { return connections_.load(); }
   int max_connections() const override { return options_.limits.connections; }
 
+  void post(std::function<void()> task) override { asio::post(io_, std::move(task)); }
+
   asio::io_context& io() { return io_; }
   HttpHandler& handler() { return handler_; }
   const HttpLimits& limits() const { return options_.limits; }
+  const TlsContext* tls() const { return options_.tls.get(); }
+  // For one read; on the I/O thread.
+  std::array<char, kReadBytes>& scratch() { return scratch_; }
   bool draining() const { return draining_.load(); }
   void enter(Session* session) {
     sessions_.insert(session);
@@ -171,6 +130,7 @@ class Server final : public HttpServer {
 
  private:
   awaitable<void> accept_all();
+  void take(tcp::socket socket);
   void wait_signal();
   void tick(size_t index);
 
@@ -184,6 +144,7 @@ class Server final : public HttpServer {
 
   HttpServerOptions options_;
   HttpHandler& handler_;
+  std::array<char, kReadBytes> scratch_;
   std::set<Session*> sessions_;
   std::atomic<int> connections_{0};
   asio::io_context io_;
@@ -195,116 +156,6 @@ class Server final : public HttpServer {
   uint16_t port_ = 0;
 };
 
-// ---- Exchange
-
-void Exchange::write_head(const HttpResponse& response, std::optional<size_t> length) {
-  if (response.close) keep_alive_ = false;
-  const bool bare = response.status == 204;
-  pending_ += fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
-  if (!bare) pending_ += fmt::format("Content-Type: {}\r\n", response.content_type);
-  for (const HttpHeader& header : response.headers)
-    pending_ += fmt::format("{}: {}\r\n", header.name, header.value);
-  if (length && !bare) pending_ += fmt::format("Content-Length: {}\r\n", *length);
-  if (!length && head_.minor_version == 1) {
-    chunked_ = true;
-    pending_ += "Transfer-Encoding: chunked\r\n";
-  }
-  if (!length && !chunked_) keep_alive_ = false;
-  if (!keep_alive_) {
-    pending_ += "Connection: close\r\n";
-  } else if (head_.minor_version == 0) {
-    pending_ += "Connection: keep-alive\r\n";
-  }
-  pending_ += "\r\n";
-}
-
-void Exchange::respond(HttpResponse response) {
-  const std::lock_guard lock(mutex_);
-  if (started_ || gone_) return;
-  started_ = true;
-  ended_ = true;
-  write_head(response, response.body.size());
-  if (head_.method != "HEAD") pending_ += response.body;
-  wake();
-}
-
-void Exchange::begin_stream(HttpResponse response) {
-  const std::lock_guard lock(mutex_);
-  if (started_ || gone_) return;
-  started_ = true;
-  write_head(response, std::nullopt);
-}
-
-bool Exchange::write(std::string_view data) {
-  const std::lock_guard lock(mutex_);
-  if (gone_ || ended_ || !started_) return false;
-  if (data.empty()) return true;
-  if (pending_.size() + data.size() > output_limit_ && !pending_.empty()) {
-    gone_ = true;
-    asio::post(io_, [self = shared_from_this()] { self->drop(); });
-    return false;
-  }
-  if (chunked_) {
-    pending_ += fmt::format("{:x}\r\n", data.size());
-    pending_ += data;
-    pending_ += "\r\n";
-  } else {
-    pending_ += data;
-  }
-  wake();
-  return true;
-}
-
-void Exchange::end_stream() {
-  const std::lock_guard lock(mutex_);
-  if (ended_ || gone_ || !started_) return;
-  ended_ = true;
-  if (chunked_) pending_ += "0\r\n\r\n";
-  wake();
-}
-
-void Exchange::on_gone(std::function<void()> callback) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) return;
-    if (!gone_) {
-      gone_callback_ = std::move(callback);
-      return;
-    }
-  }
-  asio::post(io_, std::move(callback));
-}
-
-void Exchange::wake() {
-  if (wake_posted_) return;
-  wake_posted_ = true;
-  asio::post(io_, [weak = session_] {
-    if (const auto session = weak.lock()) session->wake();
-  });
-}
-
-Exchange::Output Exchange::take() {
-  const std::lock_guard lock(mutex_);
-  wake_posted_ = false;
-  return {std::exchange(pending_, {}), ended_, gone_, keep_alive_};
-}
-
-void Exchange::client_gone() {
-  std::function<void()> callback;
-  {
-    const std::lock_guard lock(mutex_);
-    gone_ = true;
-    callback = std::exchange(gone_callback_, nullptr);
-  }
-  if (callback) callback();
-  wake();
-}
-
-void Exchange::drop() {
-  client_gone();
-  if (const auto session = session_.lock()) session->sever();
-}
-
 // ---- Session
 
 Session::Session(Server& server, tcp::socket socket)
@@ -312,6 +163,10 @@ Session::Session(Server& server, tcp::socket socket)
       socket_(std::move(socket)),
       deadline_(server.io()),
       event_(server.io(), asio::steady_timer::time_point::max()) {
+  if (server.tls() != nullptr) {
+    tls_ = server.tls()->accept();
+    if (!tls_) throw std::bad_alloc();
+  }
   server_.enter(this);
 }
 
@@ -336,11 +191,14 @@ void Session::disarm() {
 
 awaitable<void> Session::run() {
   const auto self = shared_from_this();
-  while (true) {
+  bool open = true;
+  if (tls_) open = co_await secure();
+  while (open) {
     const Next next = co_await serve_one();
-    if (next == Next::kClose) break;
+    open = next == Next::kGoOn;
   }
   disarm();
+  say_goodbye();
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
@@ -365,8 +223,7 @@ awaitable<ParsedHead> Session::read_head() {
     }
     if (data.size() > limits.header_bytes)
       co_return ParsedHead{.status = 431, .reason = "the headers are too large"};
-    auto [ec, got] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
-    buffer_.commit(got);
+    const error_code ec = co_await receive();
     if (ec) {
       const bool slow = expired_ && !idle_;
       co_return ParsedHead{.status = slow ? 408 : -1, .reason = "the headers took too long"};
@@ -396,19 +253,95 @@ awaitable<int> Session::read_body(const HttpHead& head, size_t limit, std::strin
   }
   arm(server_.limits().body_timeout);
   parser.eager(true);
-  auto [read_error, got] = co_await http::async_read(socket_, buffer_, parser, kAwait);
+  while (!parser.is_done()) {
+    ec = http::error::need_more;
+    if (buffer_.size() > 0) buffer_.consume(parser.put(buffer_.cdata(), ec));
+    if (!ec) continue;
+    if (ec != http::error::need_more) break;
+    const error_code lost = co_await receive();
+    if (lost && expired_) co_return 408;
+    if (lost) co_return -1;
+    ec = {};
+  }
   disarm();
-  if (read_error == http::error::body_limit) co_return 413;
-  if (expired_) co_return 408;
-  if (read_error && read_error.category() == make_error_code(http::error::bad_chunk).category() &&
-      read_error != http::error::partial_message && read_error != http::error::end_of_stream)
-    co_return 400;
-  if (read_error) co_return -1;
+  if (ec == http::error::body_limit) co_return 413;
+  if (ec) co_return 400;
   *body = std::move(parser.get().body());
   co_return 0;
 }
 
+// What the socket holds now, decrypted, behind what is buffered.
+error_code Session::pull() {
+  std::array<char, kReadBytes>& scratch = server_.scratch();
+  const auto keep = [&](size_t count) {
+    asio::buffer_copy(buffer_.prepare(count), asio::buffer(scratch.data(), count));
+    buffer_.commit(count);
+    return error_code();
+  };
+  error_code ec;
+  while (true) {
+    if (tls_) {
+      if (const size_t count = tls_->read(scratch.data(), scratch.size()); count > 0)
+        return keep(count);
+      if (tls_->ended()) return asio::error::eof;
+    }
+    const size_t got = socket_.read_some(asio::buffer(scratch), ec);
+    if (ec) return ec;
+    if (!tls_) return keep(got);
+    if (!tls_->put({scratch.data(), got})) return asio::error::no_memory;
+  }
+}
+
+// Waits for bytes; an idle connection holds no buffer for them meanwhile.
+awaitable<error_code> Session::receive() {
+  while (true) {
+    const error_code ec = pull();
+    if (ec != asio::error::would_block) co_return ec;
+    auto [wait_error] = co_await socket_.async_wait(tcp::socket::wait_read, kAwait);
+    if (wait_error) co_return wait_error;
+  }
+}
+
+// The handshake, in the time that a request's head has.
+awaitable<bool> Session::secure() {
+  arm(server_.limits().header_timeout);
+  while (true) {
+    const auto state = tls_->handshake();
+    // A few kilobytes for a fresh socket: a peer that has no room for them is not waited for.
+    const std::string answer = tls_->take_output();
+    error_code ec;
+    if (!answer.empty() &&
+        socket_.write_some(asio::buffer(answer.data(), answer.size()), ec) != answer.size())
+      co_return false;
+    if (state == TlsConnection::State::kOpen) break;
+    if (state == TlsConnection::State::kFailed || ec) co_return false;
+    std::array<char, kReadBytes>& scratch = server_.scratch();
+    const size_t got = socket_.read_some(asio::buffer(scratch), ec);
+    if (ec == asio::error::would_block) {
+      auto [wait_error] = co_await socket_.async_wait(tcp::socket::wait_read, kAwait);
+      if (wait_error) co_return false;
+    } else if (ec || !tls_->put({scratch.data(), got})) {
+      co_return false;
+    }
+  }
+  disarm();
+  co_return true;
+}
+
 awaitable<bool> Session::send(std::string bytes) {
+  if (!tls_) {
+    const bool sent = co_await send_raw(std::move(bytes));
+    co_return sent;
+  }
+  for (size_t at = 0; at < bytes.size(); at += kTlsPiece) {
+    if (!tls_->write(std::string_view(bytes).substr(at, kTlsPiece))) co_return false;
+    const bool sent = co_await send_raw(tls_->take_output());
+    if (!sent) co_return false;
+  }
+  co_return true;
+}
+
+awaitable<bool> Session::send_raw(std::string bytes) {
   std::string_view rest = bytes;
   while (!rest.empty()) {
     error_code ec;
@@ -426,17 +359,27 @@ awaitable<bool> Session::send(std::string bytes) {
   co_return true;
 }
 
+// That nothing more comes; as far as it fits the socket now.
+void Session::say_goodbye() {
+  if (!tls_) return;
+  tls_->finish();
+  const std::string bytes = tls_->take_output();
+  error_code ignored;
+  if (!bytes.empty()) socket_.write_some(asio::buffer(bytes.data(), bytes.size()), ignored);
+}
+
 // What the client still sends is read for a while, so that a reset does not overtake the answer.
 awaitable<void> Session::linger() {
   error_code ec;
+  say_goodbye();
   socket_.shutdown(tcp::socket::shutdown_send, ec);
-  buffer_.consume(buffer_.size());
   arm(std::chrono::milliseconds(2000));
   size_t total = 0;
   while (total < kLingerBytes) {
-    auto [error, got] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
+    total += buffer_.size();
+    buffer_.consume(buffer_.size());
+    const error_code error = co_await receive();
     if (error) break;
-    total += got;
   }
   disarm();
 }
@@ -444,7 +387,7 @@ awaitable<void> Session::linger() {
 awaitable<Session::Next> Session::refuse_early(HttpResponse response, const HttpHead& head) {
   const bool unread = head.has_body();
   if (unread) response.close = true;
-  auto exchange = std::make_shared<Exchange>(server_.io(), weak_from_this(), head, std::string(),
+  auto exchange = std::make_shared<Exchange>(server_, weak_from_this(), head, std::string(),
                                              server_.limits().output_bytes);
   if (server_.draining()) exchange->refuse_keep_alive();
   exchange->respond(std::move(response));
@@ -461,6 +404,9 @@ awaitable<Session::Next> Session::refuse_early(HttpResponse response, const Http
 
 awaitable<Session::Next> Session::serve_one() {
   if (server_.draining() && buffer_.size() == 0) co_return Next::kClose;
+  // Others come between a client's requests, however many of them it sent at once.
+  co_await asio::post(server_.io(), kAwait);
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
   ParsedHead parsed = co_await read_head();
   idle_ = false;
   disarm();
@@ -491,7 +437,7 @@ awaitable<Session::Next> Session::serve_one() {
     const Next next = co_await refuse_early(std::move(response), parsed.head);
     co_return next;
   }
-  auto exchange = std::make_shared<Exchange>(server_.io(), weak_from_this(), std::move(parsed.head),
+  auto exchange = std::make_shared<Exchange>(server_, weak_from_this(), std::move(parsed.head),
                                              std::move(body), server_.limits().output_bytes);
   if (server_.draining()) exchange->refuse_keep_alive();
   handler.handle(exchange);
@@ -509,10 +455,8 @@ awaitable<Session::Next> Session::answer(std::shared_ptr<Exchange> exchange) {
     }
   };
   Guard guard{exchange.get()};
-  if (buffer_.size() < kMaxPipelined) {
-    watching_ = true;
-    asio::co_spawn(server_.io(), watch(exchange), asio::detached);
-  }
+  watching_ = true;
+  asio::co_spawn(server_.io(), watch(exchange), kAlone);
   bool keep_alive = false;
   while (true) {
     Exchange::Output output = exchange->take();
@@ -537,22 +481,17 @@ awaitable<Session::Next> Session::answer(std::shared_ptr<Exchange> exchange) {
     co_await event_.async_wait(kAwait);
   }
   if (!socket_.is_open()) co_return Next::kClose;
-  if (buffer_.size() == 0 && buffer_.capacity() > kMaxPipelined) buffer_.shrink_to_fit();
   co_return keep_alive ? Next::kGoOn : Next::kClose;
 }
 
 // Reads on while an answer is being made, so that a client that leaves is noticed.
 awaitable<void> Session::watch(std::shared_ptr<Exchange> exchange) {
   const auto self = shared_from_this();
-  bool gone = false;
-  while (buffer_.size() < kMaxPipelined) {
-    auto [ec, got] = co_await socket_.async_read_some(buffer_.prepare(kReadBytes), kAwait);
-    buffer_.commit(got);
-    if (ec) {
-      gone = ec != asio::error::operation_aborted;
-      break;
-    }
-  }
+  // What came with the request itself may be more.
+  const size_t room = std::max(buffer_.size(), kMaxPipelined);
+  error_code ec;
+  while (!ec && buffer_.size() <= room) ec = co_await receive();
+  const bool gone = ec != asio::error::operation_aborted;
   watching_ = false;
   if (gone) exchange->client_gone();
   wake();
@@ -598,11 +537,19 @@ awaitable<void> Server::accept_all() {
       continue;
     }
     if (connections_ >= options_.limits.connections) continue;
+    take(std::move(socket));
+  }
+}
+
+// A connection that there is no memory for is closed; the next may have more luck.
+void Server::take(tcp::socket socket) {
+  try {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     socket.non_blocking(true, ignored);
     auto session = std::make_shared<Session>(*this, std::move(socket));
-    asio::co_spawn(io_, session->run(), asio::detached);
+    asio::co_spawn(io_, session->run(), kAlone);
+  } catch (const std::exception&) {
   }
 }
 

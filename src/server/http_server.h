@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "server/http_types.h"
+#include "server/tls.h"
 
 namespace pelton::server {
 
@@ -54,6 +55,7 @@ struct HttpServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0 = any free one
   HttpLimits limits = {};
+  std::shared_ptr<const TlsContext> tls = nullptr;  // null: plain HTTP
 };
 
 class HttpServer {

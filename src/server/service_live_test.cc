@@ -1,0 +1,344 @@
+// The whole server in this process, with clients on sockets beside it: what the thread sanitizer
+// watches, and what needs a hand on the engine.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "server/service.h"
+
+namespace pelton::server {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A connection to loopback; the answer is whatever comes until the server closes.
+class Client {
+ public:
+  explicit Client(uint16_t port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const timeval patience{.tv_sec = 120, .tv_usec = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    if (receive_buffer > 0)
+      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  }
+  ~Client() { close(fd_); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  bool connected() const { return connected_; }
+  void send(std::string_view bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent <= 0) return;
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+  }
+  std::string read_some(size_t size) const {
+    std::string out(size, '\0');
+    const ssize_t got = recv(fd_, out.data(), out.size(), 0);
+    out.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    return out;
+  }
+  std::string read_all() const {
+    std::string out;
+    for (std::string piece = read_some(65536); !piece.empty(); piece = read_some(65536))
+      out += piece;
+    return out;
+  }
+  void reset() const {
+    const linger now{.l_onoff = 1, .l_linger = 0};
+    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+  }
+
+ private:
+  int fd_;
+  bool connected_ = false;
+};
+
+std::string request(std::string_view path, const std::string& body) {
+  return fmt::format(
+      "POST {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}",
+      path, body.size(), body);
+}
+
+std::string completion(int tokens, bool stream, int n = 1) {
+  return fmt::format(
+      R"({{"prompt":"The river is","max_tokens":{},"temperature":0,"ignore_eos":true,"n":{},"stream":{}}})",
+      tokens, n, stream);
+}
+
+class Live {
+ public:
+  explicit Live(ServiceOptions options = {}) {
+    engine::EngineOptions engine_options;
+    engine_options.threads = 2;
+    engine_options.max_model_len = 512;
+    engine_options.max_num_seqs = 4;
+    auto files =
+        engine::ModelFiles::open(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m");
+    auto engine = engine::Engine::load(std::move(files).value(), engine_options);
+    engine_ = std::move(engine).value();
+    options.http.port = 0;
+    options.version = "test";
+    options.log = [](const std::string&) {};
+    auto service = Service::create(*engine_, std::move(options));
+    EXPECT_TRUE(service.ok()) << service.status().to_string();
+    service_ = std::move(service).value();
+    thread_ = std::thread([this] { outcome_ = service_->run(); });
+  }
+  ~Live() {
+    if (!thread_.joinable()) return;
+    EXPECT_TRUE(end().ok());
+  }
+  Live(const Live&) = delete;
+  Live& operator=(const Live&) = delete;
+
+  // As SIGTERM does it, to the end of the drain.
+  Status end() {
+    std::raise(SIGTERM);
+    thread_.join();
+    return outcome_;
+  }
+  uint16_t port() const { return service_->port(); }
+  Service& service() { return *service_; }
+  engine::Engine& engine() { return *engine_; }
+
+  std::string get(std::string_view path) const {
+    const Client client(port());
+    client.send(
+        fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path));
+    return client.read_all();
+  }
+  std::string post(std::string_view path, const std::string& body) const {
+    const Client client(port());
+    client.send(request(path, body));
+    return client.read_all();
+  }
+  std::string text(int tokens) const {
+    const std::string answer = post("/v1/completions", completion(tokens, false));
+    const size_t head = answer.find("\r\n\r\n");
+    if (head == std::string::npos) return answer;
+    const auto json = nlohmann::json::parse(answer.substr(head + 4), nullptr, false);
+    if (json.is_discarded() || !json.contains("choices")) return answer;
+    return json["choices"][0]["text"];
+  }
+  // Waits until every request that the engine took has ended.
+  engine::EngineMetrics settle() {
+    engine::EngineMetrics m = engine_->metrics();
+    for (int i = 0; i < 6000; ++i, m = engine_->metrics()) {
+      if (m.requests == m.finished + m.cancelled + m.failed) break;
+      std::this_thread::sleep_for(10ms);
+    }
+    return m;
+  }
+
+ private:
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<Service> service_;
+  std::thread thread_;
+  Status outcome_;
+};
+
+bool says(const std::string& answer, int status) {
+  return answer.rfind(fmt::format("HTTP/1.1 {} ", status), 0) == 0;
+}
+
+// An event sink that does not return: a step that hangs, for as long as a test likes.
+class Hang {
+ public:
+  void operator()() {
+    std::unique_lock lock(mutex_);
+    entered_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return released_; });
+  }
+  void await() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return entered_; });
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool entered_ = false;
+  bool released_ = false;
+};
+
+TEST(ServiceLive, HealthIsFalseWhileAStepHangsAndTrueAgain) {
+  ServiceOptions options;
+  options.step_watchdog = 50ms;
+  Live live(std::move(options));
+  EXPECT_TRUE(says(live.get("/health"), 200));
+  Hang hang;
+  Request request;
+  request.prompt_ids = {1, 2, 3};
+  request.sampling.max_tokens = 2;
+  ASSERT_TRUE(live.service().loop().submit(request, [&](const TokenEvent&) { hang(); }).ok());
+  hang.await();
+  while (!says(live.get("/health"), 503)) std::this_thread::sleep_for(1ms);
+  // Whoever asks is answered, and what needs no step works.
+  EXPECT_TRUE(says(live.get("/metrics"), 200));
+  EXPECT_TRUE(says(live.post("/tokenize", R"({"prompt":"a"})"), 200));
+  hang.release();
+  while (!says(live.get("/health"), 200)) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(live.text(4).empty());
+  EXPECT_TRUE(live.end().ok());
+}
+
+TEST(ServiceLive, ClientsOfAllKindsAtOnce) {
+  Live live;
+  const std::string expected = live.text(12);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    threads.emplace_back([&live, &wrong, &expected, seed] {
+      std::mt19937 random(seed);
+      for (int round = 0; round < 12; ++round) {
+        const bool stream = random() % 2 == 0;
+        switch (random() % 6) {
+          case 0:
+            if (live.text(12) != expected) ++wrong;
+            break;
+          case 1: {  // leaves while it is served
+            const Client client(live.port());
+            client.send(request("/v1/completions", completion(200, stream, 2)));
+            if (stream) client.read_some(100);
+            if (random() % 2 == 0) client.reset();
+            break;
+          }
+          case 2: {  // does not read
+            const Client client(live.port(), 2048);
+            client.send(request("/v1/completions", completion(100, true, 4)));
+            client.read_some(1);
+            break;
+          }
+          case 3:
+            if (!says(live.get("/metrics"), 200) || !says(live.get("/health"), 200)) ++wrong;
+            break;
+          case 4:
+            if (!says(live.post("/v1/completions", R"({"prompt":"a","n":1000000})"), 400)) ++wrong;
+            break;
+          default: {
+            const std::string answer = live.post("/v1/completions", completion(8, true));
+            if (answer.find("data: [DONE]\n\n") == std::string::npos) ++wrong;
+          }
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(live.text(12), expected);
+  const engine::EngineMetrics m = live.settle();
+  EXPECT_EQ(m.requests, m.finished + m.cancelled + m.failed);
+  EXPECT_EQ(m.failed, 0);
+  EXPECT_EQ(m.scheduler.free_blocks, m.scheduler.total_blocks);
+  EXPECT_TRUE(live.end().ok());
+}
+
+TEST(ServiceLive, DrainsWithStreamsInFlight) {
+  Live live;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(std::make_unique<Client>(live.port()));
+    clients.back()->send(request("/v1/completions", completion(60, true)));
+  }
+  while (live.engine().metrics().requests < 4) std::this_thread::sleep_for(1ms);
+  std::vector<std::thread> readers;
+  std::atomic<int> whole{0};
+  for (const auto& client : clients) {
+    readers.emplace_back([&whole, &client] {
+      const std::string answer = client->read_all();
+      if (says(answer, 503) || answer.find("data: [DONE]\n\n") != std::string::npos) ++whole;
+    });
+  }
+  EXPECT_TRUE(live.end().ok());
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(whole, 6);
+}
+
+TEST(ServiceLive, TheSecondSignalEndsItAtOnce) {
+  Live live;
+  Client client(live.port());
+  client.send(request("/v1/completions", completion(400, true, 4)));
+  while (live.engine().metrics().requests < 1) std::this_thread::sleep_for(1ms);
+  std::raise(SIGTERM);
+  // The first one is known once nobody new gets in.
+  while (Client(live.port()).connected()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(live.end().code(), StatusCode::kCancelled);
+}
+
+TEST(ServiceLive, LimitsAreSharp) {
+  ServiceOptions options;
+  options.http.limits.header_timeout = 50ms;
+  options.http.limits.body_timeout = 50ms;
+  options.http.limits.idle_timeout = 50ms;
+  options.http.limits.body_bytes = 40;
+  options.http.limits.connections = 3;
+  Live live(std::move(options));
+  const auto answer_to = [&](std::string_view bytes) {
+    const Client client(live.port());
+    client.send(bytes);
+    return client.read_all();
+  };
+  EXPECT_EQ(answer_to(""), "");
+  EXPECT_TRUE(says(answer_to("POST /tokenize HTTP/1.1\r\nHost: local"), 408));
+  EXPECT_TRUE(says(
+      answer_to("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"), 408));
+  const std::string just = R"({"prompt":"a","add_special_tokens":true})";
+  ASSERT_EQ(just.size(), 40u);
+  EXPECT_TRUE(says(live.post("/tokenize", just), 200));
+  EXPECT_TRUE(says(live.post("/tokenize", just + " "), 413));
+  EXPECT_TRUE(live.end().ok());
+}
+
+TEST(ServiceLive, ConnectionsBeyondTheLimitAreClosedAndTheOthersStay) {
+  ServiceOptions options;
+  options.http.limits.connections = 3;
+  Live live(std::move(options));
+  const Client first(live.port());
+  const Client second(live.port());
+  {
+    const Client third(live.port());
+    EXPECT_EQ(live.get("/health"), "");
+    first.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    EXPECT_TRUE(says(first.read_some(4096), 200));
+  }
+  while (!says(live.get("/health"), 200)) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(live.end().ok());
+}
+
+// Nobody can tell that a client has left behind bytes that are not read.
+TEST(ServiceLive, WhoSendsOnAndOnBehindARequestIsDropped) {
+  Live live;
+  const Client client(live.port());
+  client.send(request("/v1/completions", completion(400, false, 4)));
+  client.send(std::string(1u << 20, 'x'));
+  EXPECT_EQ(client.read_all(), "");
+  EXPECT_EQ(live.settle().cancelled, 1);
+  EXPECT_TRUE(live.end().ok());
+}
+
+}  // namespace
+}  // namespace pelton::server
