@@ -22,7 +22,7 @@ class Server:
              *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
         line = self.process.stderr.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
         assert found, line + self.process.stderr.read()
         self.port = int(found.group(1))
 
