@@ -7,14 +7,14 @@ mkdir -p "$out"
 # shellcheck disable=SC2054  # the commas belong to nvcc and the compiler
 flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$root/bench/cuda"
        -Werror all-warnings -Xcompiler -Wall,-Wextra)
-sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{matmul,attention}/*.c[cu]
+sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{library,matmul,attention}/*.c[cu]
          "$root"/src/kernels/cuda/sampling/sample.cu "$root"/src/kernels/ref/sampling.cc "$root"/src/base/rng.cc
          "$root"/bench/cuda/*.c[cu])
 # shellcheck disable=SC2016  # the inner shell expands them
 printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
-  source=$1; out=$2; shift 2
-  nvcc "$@" -c "$source" -o "$out/$(basename "$source").o"' sh {} "$out" "${flags[@]}"
+  source=$1; out=$2; root=$3; shift 3
+  nvcc "$@" -c "$source" -o "$out/$(echo "${source#"$root"/}" | tr / _).o"' sh {} "$out" "$root" "${flags[@]}"
 objects=()
-for source in "${sources[@]}"; do objects+=("$out/$(basename "$source").o"); done
+for source in "${sources[@]}"; do objects+=("$out/$(echo "${source#"$root"/}" | tr / _).o"); done
 nvcc -gencode=arch=compute_90a,code=sm_90a "${objects[@]}" -o "$out/runner"
 echo "$out/runner"

@@ -230,9 +230,9 @@ void print_table(const Report& report) {
               report.failed_checks);
   for (const Row& r : report.rows) {
     const double rate = r.bytes / r.microseconds * 1e6;
-    std::printf("%-12s %-34s %-14s %9.2f us %5.1f%% %7.0f GB/s %5.1f%% copy\n", r.group.c_str(),
-                r.name.c_str(), r.variant.c_str(), r.microseconds, 100 * r.spread, rate / 1e9,
-                100 * rate / report.copy_bandwidth);
+    std::printf("%-12s %-34s %-14s %9.2f us %5.1f%% %7.0f GB/s %5.1f%% copy %6.0f TFLOP/s\n",
+                r.group.c_str(), r.name.c_str(), r.variant.c_str(), r.microseconds, 100 * r.spread,
+                rate / 1e9, 100 * rate / report.copy_bandwidth, r.flops / r.microseconds / 1e6);
   }
 }
 
@@ -263,9 +263,10 @@ bool write_json(const Report& report, const std::string& path, const std::string
     std::fprintf(
         file,
         "{\"group\": \"%s\", \"name\": \"%s\", \"variant\": \"%s\", \"us\": %.3f, \"spread\": "
-        "%.3f, \"bytes\": %.0f, \"gbs\": %.1f, \"of_copy\": %.4f}%s\n",
+        "%.3f, \"bytes\": %.0f, \"gbs\": %.1f, \"of_copy\": %.4f, \"tflops\": %.1f}%s\n",
         r.group.c_str(), r.name.c_str(), r.variant.c_str(), r.microseconds, r.spread, r.bytes,
-        rate / 1e9, rate / report.copy_bandwidth, i + 1 < report.rows.size() ? "," : "");
+        rate / 1e9, rate / report.copy_bandwidth, r.flops / r.microseconds / 1e6,
+        i + 1 < report.rows.size() ? "," : "");
   }
   std::fprintf(file, "]\n}\n");
   return std::fclose(file) == 0;

@@ -84,5 +84,9 @@ void check_paged_decode(Report& report, bool quick);
 void bench_paged_decode(Report& report);
 void check_sampling(Report& report, bool quick);
 void bench_sampling(Report& report);
+void check_gemm(Report& report, bool quick);
+void bench_gemm(Report& report);
+void check_paged_prefill(Report& report, bool quick);
+void bench_paged_prefill(Report& report);
 
 }  // namespace pelton::bench_cuda

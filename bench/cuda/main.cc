@@ -36,6 +36,10 @@ int run(int argc, char** argv) {
   if (benches && chosen("small_m")) bench_small_m(report);
   if (benches && chosen("paged_decode")) bench_paged_decode(report);
   if (benches && chosen("sampling")) bench_sampling(report);
+  if (checks && chosen("gemm")) check_gemm(report, quick);
+  if (checks && chosen("paged_prefill")) check_paged_prefill(report, quick);
+  if (benches && chosen("gemm")) bench_gemm(report);
+  if (benches && chosen("paged_prefill")) bench_paged_prefill(report);
   print_table(report);
   if (!json.empty() && !write_json(report, json, label)) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());

@@ -86,12 +86,22 @@ __device__ __forceinline__ void store_peer(uint32_t peer, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
 }
 
+// The same without ordering this thread's writes, which costs a fence of the whole device: hands
+// back a buffer that was only read, and read to the end.
+__device__ __forceinline__ void barrier_release_peer(uint32_t peer_barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(peer_barrier) : "memory");
+}
+
 __device__ __forceinline__ void barrier_arrive_peer(uint32_t peer_barrier) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer_barrier)
                : "memory");
 }
 
 // Barrier `id` (1..15) among the first `threads` threads that name it.
+// The other threads of a named_sync wait for this thread's arrival, this thread for nothing.
+__device__ __forceinline__ void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 __device__ __forceinline__ void named_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -107,6 +117,12 @@ __device__ __forceinline__ uint64_t policy_evict_first() {
 __device__ __forceinline__ uint64_t policy_evict_last() {
   uint64_t policy;
   asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+__device__ __forceinline__ uint64_t policy_evict_normal() {
+  uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   return policy;
 }
 
@@ -137,6 +153,28 @@ __device__ __forceinline__ void tile_copy_3d(uint32_t to, const CUtensorMap* map
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
       "hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
       "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+__device__ __forceinline__ void tile_copy_5d(uint32_t to, const CUtensorMap* map, int32_t c0,
+                                             int32_t c1, int32_t c2, int32_t c3, int32_t c4,
+                                             uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_"
+      "hint [%0], [%1, {%2, %3, %4, %5, %6}], [%7], %8;" ::"r"(to),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+// Into the same place of every block of the cluster whose bit is set in `blocks`, completing on the
+// barrier at the same place there.
+__device__ __forceinline__ void tile_copy_2d_multicast(uint32_t to, const CUtensorMap* map,
+                                                       int32_t c0, int32_t c1, uint32_t barrier,
+                                                       uint16_t blocks, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::"
+      "cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;" ::"r"(to),
+      "l"(map), "r"(c0), "r"(c1), "r"(barrier), "h"(blocks), "l"(policy)
       : "memory");
 }
 

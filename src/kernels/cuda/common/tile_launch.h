@@ -60,7 +60,21 @@ struct TileMap {
   uint64_t size[3] = {1, 1, 1};          // elements
   uint64_t stride_bytes[3] = {0, 0, 0};  // of dimensions 1 and 2; multiples of 16
   uint32_t box_rows = 1;                 // in dimension 1, at most 256
+  uint32_t box_depth = 1;                // in dimension 2, likewise
 };
 cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map);
+
+// Pages of bf16 rows (of whole 128-byte pieces), brought `box_rows` rows at a time by one request.
+// In shared memory each eight rows are one piece after another, eight times 128 bytes each, with
+// the 128-byte swizzle. Coordinates: 0, 0, 0, row / 8, block.
+struct PageMap {
+  const void* base = nullptr;  // 16-byte aligned
+  int row_bytes = 256;         // a multiple of 128
+  uint64_t rows = 8;           // of a block, a multiple of 8
+  uint64_t blocks = 1;
+  uint64_t block_stride = 0;  // bytes, a multiple of 16
+  uint32_t box_rows = 8;      // a multiple of 8
+};
+cudaError_t encode_page_map(const PageMap& page, CUtensorMap* map);
 
 }  // namespace pelton::kernels::cuda

@@ -1,0 +1,476 @@
+// The kernel behind gemm.h; see there for what it computes and how the work is cut.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/common/wgmma.cuh"
+#include "kernels/cuda/matmul/gemm.h"
+
+namespace pelton::kernels::cuda {
+
+struct GemmParams {
+  CUtensorMap x_map;       // [m][k] in boxes of 128 rows
+  CUtensorMap weight_map;  // [n][k] in boxes of half a tile's columns
+  const float* x_scale;
+  const float* w_scale;
+  const float* bias;
+  const float* residual;
+  int64_t residual_stride;
+  void* out;
+  int64_t out_stride;
+  int32_t m;
+  int32_t n;
+  int32_t k_boxes;
+  int32_t row_tiles;  // of a cluster's rows
+  int32_t column_tiles;
+  int32_t cluster;
+  bool block_scales;
+  bool silu;
+  bool out_f32;
+};
+
+template <GemmType type, int columns>
+struct GemmShape {
+  static constexpr int kRows = 128;
+  static constexpr int kThreads = 384;  // a producer and two consumer warpgroups
+  static constexpr int kConsumerWarps = 8;
+  static constexpr int kBoxElements = type == GemmType::kBF16 ? 64 : 128;
+  static constexpr int kXBytes = kRows * 128;
+  static constexpr int kHalf = columns / 2;
+  static constexpr int kHalfBytes = kHalf * 128;
+  static constexpr int kStageBytes = kXBytes + 2 * kHalfBytes;
+  static constexpr int kDepth = 192 * 1024 / kStageBytes;
+  static constexpr int kBarriersAt = kDepth * kStageBytes;
+  static constexpr int kFactorsAt = kBarriersAt + 2 * kDepth * 8;
+  static constexpr int kFactorFloats = 2 * columns;  // scale and bias of a tile's columns
+  static constexpr int kSharedBytes = 1024 + kFactorsAt + 2 * kFactorFloats * 4;
+};
+
+// Where an output tile lies. The flat order walks rectangles of kGroup row tiles.
+struct GemmTile {
+  int row;     // first row of the cluster
+  int column;  // first column of W; with silu, of its gate half
+
+  template <int columns>
+  static __device__ __forceinline__ GemmTile at(const GemmParams& p, int index) {
+    constexpr int kGroup = 8;
+    const int per_group = kGroup * p.column_tiles;
+    const int first = index / per_group * kGroup;
+    const int size = min(kGroup, p.row_tiles - first);
+    const int rest = index % per_group;
+    GemmTile tile;
+    tile.row = (first + rest % size) * 128 * p.cluster;
+    tile.column = rest / size * (p.silu ? columns / 2 : columns);
+    return tile;
+  }
+};
+
+template <GemmType type, int columns>
+__device__ __forceinline__ void produce_operands(const GemmParams& p, uint32_t ring, uint32_t full,
+                                                 uint32_t empty) {
+  using S = GemmShape<type, columns>;
+  const uint64_t policy = policy_evict_normal();
+  const int rank = p.cluster == 2 ? static_cast<int>(cluster_rank()) : 0;
+  const int clusters = static_cast<int>(gridDim.x) / p.cluster;
+  const int tiles = p.row_tiles * p.column_tiles;
+  const int second_half = p.silu ? p.n / 2 : S::kHalf;
+  int stage = 0;
+  uint32_t parity = 1;
+  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < tiles; index += clusters) {
+    const GemmTile tile = GemmTile::at<columns>(p, index);
+    for (int box = 0; box < p.k_boxes; ++box) {
+      barrier_wait(empty + 8 * stage, parity);
+      const uint32_t barrier = full + 8 * stage;
+      const uint32_t x_at = ring + stage * S::kStageBytes;
+      const uint32_t w_at = x_at + S::kXBytes;
+      const int inputs = box * S::kBoxElements;
+      barrier_arrive_expect(barrier, S::kStageBytes);
+      tile_copy_2d(x_at, &p.x_map, inputs, tile.row + rank * S::kRows, barrier, policy);
+      if (p.cluster == 2) {
+        tile_copy_2d_multicast(w_at + rank * S::kHalfBytes, &p.weight_map, inputs,
+                               tile.column + rank * second_half, barrier, 3, policy);
+      } else {
+        tile_copy_2d(w_at, &p.weight_map, inputs, tile.column, barrier, policy);
+        tile_copy_2d(w_at + S::kHalfBytes, &p.weight_map, inputs, tile.column + second_half,
+                     barrier, policy);
+      }
+      if (++stage == S::kDepth) {
+        stage = 0;
+        parity ^= 1;
+      }
+    }
+  }
+}
+
+// Lane t of four holds word t of four groups; afterwards all four words of group t.
+__device__ __forceinline__ void transpose_quad(uint32_t (&w)[4], int t) {
+  const bool odd = (t & 1) != 0;
+  const bool high = (t & 2) != 0;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t got = __shfl_xor_sync(~0u, odd ? w[i] : w[i + 1], 1);
+    w[i] = odd ? got : w[i];
+    w[i + 1] = odd ? w[i + 1] : got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const uint32_t got = __shfl_xor_sync(~0u, high ? w[i] : w[i + 2], 2);
+    w[i] = high ? got : w[i];
+    w[i + 2] = high ? w[i + 2] : got;
+  }
+}
+
+// Scales and biases of a tile's columns: read while the product is under way, one or two columns a
+// thread, and shared by a warpgroup when it ends.
+template <GemmType type, int columns>
+struct ColumnFactors {
+  static constexpr int kEach = columns / 128;
+  float scale[kEach];
+  float bias[kEach];
+
+  __device__ __forceinline__ void load(const GemmParams& p, int first_column, int thread) {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      int column = thread + 128 * i;
+      column += first_column + (p.silu && column >= columns / 2 ? p.n / 2 - columns / 2 : 0);
+      const bool is_scaled = type == GemmType::kFp8 && !p.block_scales && p.w_scale != nullptr;
+      scale[i] = is_scaled && column < p.n ? p.w_scale[column] : 1.0f;
+      bias[i] = p.bias != nullptr && column < p.n ? p.bias[column] : 0.0f;
+    }
+  }
+  // `group`: of warps, for its barrier.
+  __device__ __forceinline__ void share(float* factors, int thread, int group) const {
+    named_sync(1 + group, 128);  // the last tile's have been read
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      factors[thread + 128 * i] = scale[i];
+      factors[columns + thread + 128 * i] = bias[i];
+    }
+    named_sync(1 + group, 128);
+  }
+};
+
+// A warp's 16 rows of a finished tile.
+template <GemmType type, int columns>
+struct GemmStore {
+  const GemmParams& p;
+  const float* factors;
+  int row;  // of this lane; the other is 8 below
+  int t;
+  float row_scale[2];
+
+  __device__ __forceinline__ GemmStore(const GemmParams& params, const float* shared_factors,
+                                       int first_row, int lane)
+      : p(params),
+        factors(shared_factors),
+        row(first_row + lane / 4),
+        t(lane % 4),
+        row_scale{1.0f, 1.0f} {
+    if (type == GemmType::kFp8 && !p.block_scales && p.x_scale != nullptr) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) row_scale[h] = row + 8 * h < p.m ? p.x_scale[row + 8 * h] : 0.0f;
+    }
+  }
+
+  // Accumulators of a group of eight columns, scaled and with the bias.
+  __device__ __forceinline__ void finish(float (&v)[4], const float (&d)[columns / 2],
+                                         int group) const {
+    const int at = 8 * group + 2 * t;
+    const float2 bias = *reinterpret_cast<const float2*>(factors + columns + at);
+    float2 scale = make_float2(1.0f, 1.0f);
+    if (type == GemmType::kFp8) scale = *reinterpret_cast<const float2*>(factors + at);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      v[2 * h] = fmaf(d[4 * group + 2 * h], row_scale[h] * scale.x, bias.x);
+      v[2 * h + 1] = fmaf(d[4 * group + 2 * h + 1], row_scale[h] * scale.y, bias.y);
+    }
+  }
+
+  // Of four groups of columns.
+  __device__ __forceinline__ void load_residual(float2 (&r)[4][2], int first_column,
+                                                int width) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int column = first_column + 8 * j + 2 * t;
+        r[j][h] = make_float2(0.0f, 0.0f);
+        if (p.residual != nullptr && row + 8 * h < p.m && column < width) {
+          r[j][h] = *reinterpret_cast<const float2*>(p.residual +
+                                                     (row + 8 * h) * p.residual_stride + column);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store_f32(const float (&v)[4], int column, int width) const {
+    if (column >= width) return;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      if (row + 8 * h >= p.m) continue;
+      *reinterpret_cast<float2*>(static_cast<float*>(p.out) + (row + 8 * h) * p.out_stride +
+                                 column) = make_float2(v[2 * h], v[2 * h + 1]);
+    }
+  }
+
+  // Four groups of eight columns, the words of one row of the lane.
+  __device__ __forceinline__ void store_bf16(uint32_t (&words)[4], int half, int column,
+                                             int width) const {
+    transpose_quad(words, t);
+    const int at = column + 8 * t;
+    if (row + 8 * half >= p.m || at >= width) return;
+    *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(p.out) + (row + 8 * half) * p.out_stride +
+                              at) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+
+  __device__ __forceinline__ void store(const float (&d)[columns / 2], int first_column) const {
+    constexpr int kHalf = columns / 16;  // groups of the gate half
+    const int groups = p.silu ? kHalf : 2 * kHalf;
+    const int width = p.silu ? p.n / 2 : p.n;
+    float2 residual[4][2];
+    load_residual(residual, first_column, width);
+#pragma unroll
+    for (int i = 0; i < 2 * kHalf; i += 4) {
+      if (i >= groups) break;
+      float2 next[4][2];
+      load_residual(next, first_column + 8 * (i + 4), i + 4 < groups ? width : 0);
+      uint32_t words[2][4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        float v[4];
+        finish(v, d, i + j);
+        if (i < kHalf && p.silu) {
+          float up[4];
+          finish(up, d, i < kHalf ? i + j + kHalf : 0);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) v[e] = __fdividef(v[e], 1.0f + __expf(-v[e])) * up[e];
+        }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          v[2 * h] += residual[j][h].x;
+          v[2 * h + 1] += residual[j][h].y;
+          words[h][j] = pack_bf16x2(v[2 * h], v[2 * h + 1]);
+        }
+        if (p.out_f32) store_f32(v, first_column + 8 * (i + j) + 2 * t, width);
+      }
+      if (!p.out_f32) {
+        store_bf16(words[0], 0, first_column + 8 * i, width);
+        store_bf16(words[1], 1, first_column + 8 * i, width);
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        residual[j][0] = next[j][0];
+        residual[j][1] = next[j][1];
+      }
+    }
+  }
+};
+
+// Reads stages of the ring in turn and hands them back to every block that fills them.
+template <typename S>
+struct GemmRing {
+  uint32_t full;
+  uint32_t empty;
+  uint32_t peer_empty;  // 0: no peer
+  int stage = 0;
+  uint32_t parity = 0;
+
+  __device__ __forceinline__ void wait() const { barrier_wait(full + 8 * stage, parity); }
+  __device__ __forceinline__ void advance() {
+    if (++stage == S::kDepth) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+  __device__ __forceinline__ void release(int which, int lane) const {
+    if (lane == 0) barrier_arrive(empty + 8 * which);
+    if (lane == 1 && peer_empty != 0) barrier_release_peer(peer_empty + 8 * which);
+  }
+};
+
+template <GemmType type, int columns>
+__device__ __forceinline__ void multiply_box(float (&d)[columns / 2], uint32_t x_at, uint32_t w_at,
+                                             bool accumulate) {
+  const uint64_t a = operand_along_k(x_at);
+  const uint64_t b = operand_along_k(w_at);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (type == GemmType::kBF16) {
+      wgmma_bf16(d, a + 2 * i, b + 2 * i, accumulate || i > 0);
+    } else {
+      wgmma_e4m3(d, a + 2 * i, b + 2 * i, accumulate || i > 0);
+    }
+  }
+}
+
+// The scales that a box of 128 of k brings: of both rows times either half of the columns.
+template <int columns>
+struct BlockScales {
+  float factor[2][2];  // [row][half]
+
+  __device__ __forceinline__ void load(const GemmParams& p, int row, int column, int box) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float x = p.x_scale[static_cast<int64_t>(min(row + 8 * h, p.m - 1)) * p.k_boxes + box];
+      const int second = column + (p.silu ? p.n / 2 : 0);
+      factor[h][0] = x * p.w_scale[static_cast<int64_t>(column / 128) * p.k_boxes + box];
+      factor[h][1] = x * p.w_scale[static_cast<int64_t>(second / 128) * p.k_boxes + box];
+    }
+  }
+};
+
+// The sum over boxes in FP32 registers; the next box's product is under way meanwhile.
+template <GemmType type, int columns>
+struct PromotedSum {
+  using S = GemmShape<type, columns>;
+  const GemmParams& p;
+  GemmRing<S>& ring;
+  uint32_t ring_at;  // of this warpgroup's rows
+  uint32_t w_offset;
+  int row;
+  int column;
+  int lane;
+
+  __device__ __forceinline__ void multiply(float (&part)[columns / 2], BlockScales<columns>& scales,
+                                           int box) const {
+    if (p.block_scales) scales.load(p, row, column, box);
+    ring.wait();
+    const uint32_t x_at = ring_at + ring.stage * S::kStageBytes;
+    wgmma_fence();
+    multiply_box<type, columns>(part, x_at, x_at + w_offset, false);
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void add(float (&d)[columns / 2], float (&part)[columns / 2],
+                                      const BlockScales<columns>& scales, int stage) const {
+    wgmma_hold(part);
+    ring.release(stage, lane);
+    if (p.block_scales) {
+#pragma unroll
+      for (int i = 0; i < columns / 2; ++i) {
+        d[i] = fmaf(part[i], scales.factor[i / 2 % 2][i / (columns / 4)], d[i]);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < columns / 2; ++i) d[i] += part[i];
+    }
+  }
+
+  __device__ __forceinline__ void run(float (&d)[columns / 2]) const {
+    float part[2][columns / 2];
+    BlockScales<columns> scales[2];
+#pragma unroll
+    for (int i = 0; i < columns / 2; ++i) d[i] = 0.0f;
+    multiply(part[0], scales[0], 0);
+    int stage = ring.stage;
+    ring.advance();
+    for (int box = 1; box < p.k_boxes; box += 2) {
+      multiply(part[1], scales[1], box);
+      wgmma_wait<1>();
+      add(d, part[0], scales[0], stage);
+      stage = ring.stage;
+      ring.advance();
+      if (box + 1 == p.k_boxes) {
+        wgmma_wait<0>();
+        add(d, part[1], scales[1], stage);
+        return;
+      }
+      multiply(part[0], scales[0], box + 1);
+      wgmma_wait<1>();
+      add(d, part[1], scales[1], stage);
+      stage = ring.stage;
+      ring.advance();
+    }
+    wgmma_wait<0>();
+    add(d, part[0], scales[0], stage);
+  }
+};
+
+template <GemmType type, int columns, bool promote>
+__device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t ring_at,
+                                                 uint32_t full, uint32_t empty,
+                                                 float* shared_factors) {
+  using S = GemmShape<type, columns>;
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int lane = thread % 32;
+  const int rank = p.cluster == 2 ? static_cast<int>(cluster_rank()) : 0;
+  const int clusters = static_cast<int>(gridDim.x) / p.cluster;
+  const int tiles = p.row_tiles * p.column_tiles;
+  float* const factors = shared_factors + group * S::kFactorFloats;
+  GemmRing<S> ring = {full, empty, p.cluster == 2 ? peer_address(empty, rank ^ 1) : 0};
+  const uint32_t rows_at = ring_at + group * 64 * 128;
+  const uint32_t w_offset = S::kXBytes - group * 64 * 128;
+  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < tiles; index += clusters) {
+    const GemmTile tile = GemmTile::at<columns>(p, index);
+    const int first_row = tile.row + rank * S::kRows + 64 * group + 16 * (thread / 32);
+    ColumnFactors<type, columns> column_factors;
+    column_factors.load(p, tile.column, thread);
+    float d[columns / 2];
+    if constexpr (promote) {
+      const PromotedSum<type, columns> sum = {
+          p, ring, rows_at, w_offset, first_row + lane / 4, tile.column, lane};
+      sum.run(d);
+    } else {
+      int before = 0;
+      for (int box = 0; box < p.k_boxes; ++box) {
+        ring.wait();
+        const uint32_t x_at = rows_at + ring.stage * S::kStageBytes;
+        wgmma_fence();
+        multiply_box<type, columns>(d, x_at, x_at + w_offset, box > 0);
+        wgmma_commit();
+        wgmma_wait<1>();
+        if (box > 0) ring.release(before, lane);
+        before = ring.stage;
+        ring.advance();
+      }
+      wgmma_wait<0>();
+      wgmma_hold(d);
+      ring.release(before, lane);
+    }
+    column_factors.share(factors, thread, group);
+    const GemmStore<type, columns> store(p, factors, first_row, lane);
+    store.store(d, tile.column);
+  }
+}
+
+template <GemmType type, int columns, bool promote>
+__global__ void __launch_bounds__(384, 1) gemm_kernel(const __grid_constant__ GemmParams p) {
+  using S = GemmShape<type, columns>;
+  extern __shared__ std::byte shared[];
+  const uint32_t ring = (shared_address(shared) + 1023) & ~1023u;
+  const uint32_t full = ring + S::kBarriersAt;
+  const uint32_t empty = full + 8 * S::kDepth;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < S::kDepth; ++i) {
+      barrier_init(full + 8 * i, 1);
+      barrier_init(empty + 8 * i, S::kConsumerWarps * p.cluster);
+    }
+    barrier_init_fence();
+  }
+  if (p.cluster == 2) {
+    cluster_sync();
+  } else {
+    __syncthreads();
+  }
+  wait_prerequisites();
+  launch_dependents();
+  if (threadIdx.x < 128) {
+    give_registers<40>();
+    if (threadIdx.x == 0) produce_operands<type, columns>(p, ring, full, empty);
+    __syncwarp();
+  } else {
+    take_registers<232>();
+    consume_operands<type, columns, promote>(
+        p, ring, full, empty,
+        reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + S::kFactorsAt));
+  }
+  // The peer may still fill this block's ring and arrive on its barriers.
+  if (p.cluster == 2) cluster_sync();
+}
+
+}  // namespace pelton::kernels::cuda
