@@ -60,7 +60,8 @@ export class Chart {
         joined = false;
         continue;
       }
-      d += `${joined ? "L" : "M"}${this.x(point.time, end, width).toFixed(1)} ${this.y(Math.min(value, top), top).toFixed(1)}`;
+      const place = `${this.x(point.time, end, width).toFixed(1)} ${this.y(Math.min(value, top), top).toFixed(1)}`;
+      d += joined ? `L${place}` : `M${place}h0`; // a lone value is a dot
       joined = true;
     }
     return d;
@@ -106,8 +107,8 @@ export class Chart {
   describe(point) {
     const shown = (name) => (Number.isFinite(point?.[name]) ? this.format(point[name]) : "–");
     this.heading.textContent = t(this.title);
-    this.legend.replaceChildren(...this.series.flatMap(({ name, text }, index) => [
-      make("span", { class: `swatch c${index}` }), make("span", null, `${t(text)} `, make("b", null, shown(name)))]));
+    this.legend.replaceChildren(...this.series.map(({ name, text }, index) =>
+      make("span", { class: "series" }, make("span", { class: `swatch c${index}` }), `${t(text)} `, make("b", null, shown(name)))));
     const values = this.series.map(({ name, text }) => `${t(text)} ${shown(name)}`).join(", ");
     this.svg.setAttribute("aria-label", `${t(this.title)}. ${t("table_of", values)}`);
   }

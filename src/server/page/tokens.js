@@ -8,6 +8,7 @@ function shown(text) {
 
 function percent(logprob) {
   const share = 100 * Math.exp(logprob);
+  if (share < 0.01) return "< 0.01 %";
   return `${number(share, share < 10 ? 2 : 1)} %`;
 }
 
