@@ -177,58 +177,68 @@ draw_item(const PagedPrefillParams& p, const PrefillMemory<PrefillShape<type, he
 }
 
 // FP8 pages: the whole warpgroup reads codes and writes what they stand for as BF16, scales apart.
+// A thread takes the same 16 codes of every (128 / kRowChunks)-th key; 16 keys lie in one page.
 template <PageType type, int head_dim>
 struct PageConverter {
   using S = PrefillShape<type, head_dim>;
-  static constexpr int kRowChunks = head_dim / 16;  // of 16 codes
-  static constexpr int kChunks = S::kKeys * kRowChunks / 128;
+  static constexpr int kRowChunks = head_dim / 16;    // of 16 codes
+  static constexpr int kStepKeys = 128 / kRowChunks;  // from one of a thread's chunks to the next
+  static constexpr int kChunks = S::kKeys / kStepKeys;
   const PagedPrefillParams& p;
   const PrefillMemory<S>& memory;
   int thread;
+  int key;               // the thread's first, in the tile
+  uint32_t offsets[2];   // where its two pieces of eight lie, in the order of writing
+  uint32_t page_offset;  // of its codes in a page's 16 keys
+  bool swaps;            // writes the second piece first: neighbouring boxes keep banks apart
   RingPlace<S::kStages> key_place;
   RingPlace<S::kStages> value_place;
 
-  // What one tile of keys or of values needs; `pages` null: nothing.
-  struct Step {
-    const std::byte* pages;
-    int tile;
-  };
-
-  // This thread's chunk `i` of a tile; keys past the context are zero.
-  __device__ __forceinline__ uint4 fetch(const Step& step, const PrefillItem& item,
-                                         const int32_t* blocks, int i) const {
-    const int at = thread + 128 * i;
-    const int key = step.tile * S::kKeys + at / kRowChunks;
-    if (step.pages == nullptr || key >= item.context) return make_uint4(0, 0, 0, 0);
-    const int row = item.kv_head * p.block_tokens + key % p.block_tokens;
-    return __ldg(reinterpret_cast<const uint4*>(step.pages +
-                                                blocks[key / p.block_tokens] * p.block_stride +
-                                                row * head_dim + at % kRowChunks * 16));
+  __device__ PageConverter(const PagedPrefillParams& params, const PrefillMemory<S>& m, int t)
+      : p(params), memory(m), thread(t), key(t / kRowChunks) {
+    const int chunk = t % kRowChunks;
+    swaps = (chunk / 4 & 1) != 0;
+    const uint32_t box = key / 8 * S::kGroupBytes + chunk / 4 * 1024;
+    offsets[0] = box + swizzled(key % 8, 2 * (chunk % 4) + (swaps ? 1 : 0));
+    offsets[1] = box + swizzled(key % 8, 2 * (chunk % 4) + (swaps ? 0 : 1));
+    page_offset = static_cast<uint32_t>(key % 16 * head_dim + chunk * 16);
   }
 
-  static __device__ __forceinline__ uint2 convert(uint32_t word) {
-    const uint32_t even = e4m3_even(word);
-    const uint32_t odd = e4m3_odd(word);
-    return make_uint2(multiply_bf16x2(__byte_perm(even, odd, 0x5410), kTwoTo120),
-                      multiply_bf16x2(__byte_perm(even, odd, 0x7632), kTwoTo120));
+  // Lane i: where the tile's keys 16 i, ... begin; null past the context and with `pages` null.
+  __device__ __forceinline__ const std::byte* locate(const std::byte* pages,
+                                                     const PrefillItem& item, const int32_t* blocks,
+                                                     int tile) const {
+    const int first = tile * S::kKeys + 16 * (thread % 32);
+    if (pages == nullptr || thread % 32 >= S::kKeys / 16 || first >= item.context) return nullptr;
+    const int block = first / p.block_tokens;
+    const int64_t row =
+        static_cast<int64_t>(item.kv_head) * p.block_tokens + (first - block * p.block_tokens);
+    return pages + blocks[block] * p.block_stride + row * head_dim;
   }
 
+  // This thread's chunk `i` of a tile with `valid` keys; keys past the context are zero.
+  __device__ __forceinline__ uint4 fetch(const std::byte* where, int valid, int i) const {
+    const int mine = key + i * kStepKeys;
+    const auto group = reinterpret_cast<uint64_t>(where);
+    const auto from = reinterpret_cast<const std::byte*>(__shfl_sync(~0u, group, mine / 16));
+    if (mine >= valid) return make_uint4(0, 0, 0, 0);
+    constexpr int kWithin = kStepKeys < 16 ? kStepKeys * head_dim : 0;
+    return __ldg(reinterpret_cast<const uint4*>(from + page_offset + i % 2 * kWithin));
+  }
+
+  static __device__ __forceinline__ uint32_t convert(uint32_t word, uint32_t selector) {
+    const uint32_t codes = __byte_perm(word, 0, selector);  // in the high byte of each half
+    return multiply_bf16x2((codes & 0x80008000u) | (codes >> 4 & 0x07f007f0u), kTwoTo120);
+  }
+  static __device__ __forceinline__ void store_piece(uint32_t to, uint32_t a, uint32_t b) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(convert(a, 0x1404)),
+                 "r"(convert(a, 0x3424)), "r"(convert(b, 0x1404)), "r"(convert(b, 0x3424))
+                 : "memory");
+  }
   __device__ __forceinline__ void store(const uint4& codes, uint32_t to, int i) const {
-    const int at = thread + 128 * i;
-    const int key = at / kRowChunks;
-    const int chunk = at % kRowChunks;
-    const uint32_t box = to + key / 8 * S::kGroupBytes + chunk / 4 * 1024;
-    const uint2 pair[4] = {convert(codes.x), convert(codes.y), convert(codes.z), convert(codes.w)};
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int half = j ^ (chunk / 4 & 1);  // lanes of neighbouring boxes keep banks apart
-      const uint2 low = half == 0 ? pair[0] : pair[2];
-      const uint2 high = half == 0 ? pair[1] : pair[3];
-      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
-                       box + swizzled(key % 8, 2 * (chunk % 4) + half)),
-                   "r"(low.x), "r"(low.y), "r"(high.x), "r"(high.y)
-                   : "memory");
-    }
+    const uint32_t at = to + i * (kStepKeys / 8 * S::kGroupBytes);
+    store_piece(at + offsets[0], swaps ? codes.z : codes.x, swaps ? codes.w : codes.y);
+    store_piece(at + offsets[1], swaps ? codes.x : codes.z, swaps ? codes.y : codes.w);
   }
 
   // Tiles in the order of PageLoader::load_item. A register is asked for the next tile's codes as
@@ -238,29 +248,37 @@ struct PageConverter {
     const int last = item.template last_tile<S::kKeys>();
     const int steps = 2 * (last - item.template first_tile<S::kKeys>(p.window) + 1);
     const auto is_key = [&](int step) { return step == 0 || (step % 2 == 1 && step < steps - 1); };
-    const auto step_at = [&](int step) -> Step {
-      if (step >= steps) return {nullptr, 0};
-      if (is_key(step)) return {p.keys, last - (step + 1) / 2};
-      return {p.values, last - (step == steps - 1 ? step / 2 : step / 2 - 1)};
+    const auto tile_of = [&](int step) {
+      if (is_key(step)) return last - (step + 1) / 2;
+      return last - (step >= steps - 1 ? steps / 2 - 1 : step / 2 - 1);
+    };
+    const auto locate_step = [&](int step) {
+      const std::byte* pages = step >= steps ? nullptr : is_key(step) ? p.keys : p.values;
+      return locate(pages, item, blocks, tile_of(step));
     };
     uint4 codes[kChunks];
+    const std::byte* where = locate_step(0);
+    int valid = item.context - last * S::kKeys;
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) codes[i] = fetch(step_at(0), item, blocks, i);
+    for (int i = 0; i < kChunks; ++i) codes[i] = fetch(where, valid, i);
+    where = locate_step(1);
     for (int step = 0; step < steps; ++step) {
-      const bool key = is_key(step);
-      const RingPlace<S::kStages>& place = key ? key_place : value_place;
-      barrier_wait(key ? memory.keys_empty(place.at) : memory.values_empty(place.at),
+      const bool is_keys = is_key(step);
+      const RingPlace<S::kStages>& place = is_keys ? key_place : value_place;
+      const std::byte* after = locate_step(step + 2);
+      valid = step + 1 < steps ? item.context - tile_of(step + 1) * S::kKeys : 0;
+      barrier_wait(is_keys ? memory.keys_empty(place.at) : memory.values_empty(place.at),
                    place.parity ^ 1);
-      const uint32_t to = key ? memory.keys(place.at) : memory.values(place.at);
-      const Step next = step_at(step + 1);
+      const uint32_t to = is_keys ? memory.keys(place.at) : memory.values(place.at);
 #pragma unroll
       for (int i = 0; i < kChunks; ++i) {
         store(codes[i], to, i);
-        codes[i] = fetch(next, item, blocks, i);
+        codes[i] = fetch(where, valid, i);
       }
+      where = after;
       fence_async_proxy();
-      barrier_arrive(key ? memory.keys_full(place.at) : memory.values_full(place.at));
-      if (key) {
+      barrier_arrive(is_keys ? memory.keys_full(place.at) : memory.values_full(place.at));
+      if (is_keys) {
         key_place.advance();
       } else {
         value_place.advance();
@@ -278,7 +296,7 @@ __device__ __forceinline__ void produce_items(
   const int lane = thread % 32;
   RingPlace<S::kQSlots> slot;
   if constexpr (S::kIsFp8) {
-    PageConverter<type, head_dim> converter = {p, memory, thread, {}, {}};
+    PageConverter<type, head_dim> converter(p, memory, thread);
     while (true) {
       if (thread < 32) draw_item<type, head_dim>(p, memory, slot, lane);
       named_sync(5, 128);

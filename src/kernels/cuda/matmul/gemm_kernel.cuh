@@ -308,19 +308,19 @@ __device__ __forceinline__ void multiply_box(float (&d)[columns / 2], uint32_t x
   }
 }
 
-// The scales that a box of 128 of k brings: of both rows times either half of the columns.
+// The scales that a box of 128 of k brings: of both rows, and of either half of the columns. Their
+// products are made when they are needed, so that nothing waits for the loads.
 template <int columns>
 struct BlockScales {
-  float factor[2][2];  // [row][half]
+  float x[2];
+  float w[2];
 
   __device__ __forceinline__ void load(const GemmParams& p, int row, int column, int box) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float x = p.x_scale[static_cast<int64_t>(min(row + 8 * h, p.m - 1)) * p.k_boxes + box];
-      const int second = column + (p.silu ? p.n / 2 : 0);
-      factor[h][0] = x * p.w_scale[static_cast<int64_t>(column / 128) * p.k_boxes + box];
-      factor[h][1] = x * p.w_scale[static_cast<int64_t>(second / 128) * p.k_boxes + box];
-    }
+    const int second = column + (p.silu ? p.n / 2 : 0);
+    x[0] = p.x_scale[static_cast<int64_t>(min(row, p.m - 1)) * p.k_boxes + box];
+    x[1] = p.x_scale[static_cast<int64_t>(min(row + 8, p.m - 1)) * p.k_boxes + box];
+    w[0] = p.w_scale[static_cast<int64_t>(column / 128) * p.k_boxes + box];
+    w[1] = p.w_scale[static_cast<int64_t>(second / 128) * p.k_boxes + box];
   }
 };
 
@@ -350,9 +350,11 @@ struct PromotedSum {
     wgmma_hold(part);
     ring.release(stage, lane);
     if (p.block_scales) {
+      const float factors[2][2] = {{scales.x[0] * scales.w[0], scales.x[0] * scales.w[1]},
+                                   {scales.x[1] * scales.w[0], scales.x[1] * scales.w[1]}};
 #pragma unroll
       for (int i = 0; i < columns / 2; ++i) {
-        d[i] = fmaf(part[i], scales.factor[i / 2 % 2][i / (columns / 4)], d[i]);
+        d[i] = fmaf(part[i], factors[i / 2 % 2][i / (columns / 4)], d[i]);
       }
     } else {
 #pragma unroll
