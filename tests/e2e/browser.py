@@ -147,7 +147,7 @@ class Page:
             raise AssertionError(f"{script}: {details.get('exception', {}).get('description', details['text'])}")
         return answer["result"].get("value")
 
-    def wait(self, condition, seconds=30):
+    def wait(self, condition, seconds=60):
         deadline = time.monotonic() + seconds
         while not self.evaluate(f"Boolean({condition})"):
             if time.monotonic() > deadline:

@@ -52,7 +52,7 @@ function copyButton(message) {
 }
 
 function timingBar(timings) {
-  const parts = [["tokenize", timings.tokenize_ms], ["queue", timings.queue_ms], ["prefill", timings.prefill_ms], ["decode", timings.decode_ms]]
+  const parts = [["tokenize", timings.tokenize_ms], ["queue", timings.queue_ms], ["budget", timings.budget_wait_ms], ["prefill", timings.prefill_ms], ["decode", timings.decode_ms]]
     .filter(([, ms]) => ms > 0);
   const label = parts.map(([name, ms]) => `${t(`w_${name}`)} ${duration(ms / 1e3)}`).join(", ");
   const bar = make("span", { class: "mini-fall", role: "img", "aria-label": label, title: label });

@@ -82,7 +82,9 @@ function drawTiles(now, point) {
 function phases(r) {
   const admitted = r.admitted_s > 0 ? r.admitted_s : r.ended_s;
   const first = r.first_token_s > 0 ? r.first_token_s : r.ended_s;
-  return [["tokenize", 0, r.tokenized_s], ["queue", r.tokenized_s, admitted], ["prefill", admitted, first], ["decode", first, r.ended_s]]
+  const scheduled = r.scheduled_s > 0 ? r.scheduled_s : admitted;
+  return [["tokenize", 0, r.tokenized_s], ["queue", r.tokenized_s, admitted], ["budget", admitted, scheduled],
+    ["prefill", scheduled, first], ["decode", first, r.ended_s]]
     .filter(([, from, to]) => to > from);
 }
 
