@@ -82,7 +82,7 @@ __global__ void reference_kernel(SmallMArgs a, const int32_t* outputs, int count
       sum += __shfl_xor_sync(~0u, sum, step);
       magnitude += __shfl_xor_sync(~0u, magnitude, step);
     }
-    if (a.bias != nullptr) sum += __bfloat162float(static_cast<const __nv_bfloat16*>(a.bias)[j]);
+    if (a.bias != nullptr) sum += a.bias[j];
     return sum;
   };
   double magnitude;
@@ -153,8 +153,8 @@ Operands make_operands(const Case& c, uint64_t seed) {
   }
   o.scale = Buffer(n * 4);
   fill(o.scale, Fill::kFloats, 0.5f, seed + 2);
-  o.bias = Buffer(n * 2);
-  fill(o.bias, Fill::kNormalBF16, 1.0f, seed + 3);
+  o.bias = Buffer(n * 4);
+  fill(o.bias, Fill::kFloats, 1.0f, seed + 3);
   o.residual = Buffer(32 * n * 4);
   fill(o.residual, c.out_f32 ? Fill::kFloats : Fill::kNormalBF16, 1.0f, seed + 4);
   return o;
@@ -168,7 +168,7 @@ SmallMArgs make_args(const Case& c, const Operands& o, const Buffer& out) {
   a.format = c.format;
   a.epilogue = c.epilogue;
   a.scale = c.format == SmallMWeight::kFp8 ? o.scale.as<float>() : nullptr;
-  a.bias = c.bias ? o.bias.as<void>() : nullptr;
+  a.bias = c.bias ? o.bias.as<float>() : nullptr;
   a.residual = c.residual ? o.residual.as<void>() : nullptr;
   a.out = out.as<void>();
   a.out_stride = c.epilogue == SmallMEpilogue::kSiluMul ? c.n / 2 : c.n;

@@ -107,6 +107,7 @@ Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool 
   auto format = parse_kv_format(options.kv_cache_dtype, engine);
   if (!format.ok()) return format.status();
   engine.kv_cache_dtype = *format;
+  engine.invariant = options.invariant;
   if (!options.memory.empty()) {
     auto size = parse_size(options.memory);
     if (!size.ok()) return size.status().with_context("--memory");

@@ -44,6 +44,8 @@ struct EngineOptions {
   int32_t num_kv_blocks = 0;   // 0 = max_num_seqs whole contexts, or what memory_limit leaves
   int32_t max_waiting = 256;
   kernels::KvFormat kv_cache_dtype = kernels::KvFormat::kF16;
+  // Same bits whatever the batch on a device too, by its kernels that have one order of sums.
+  bool invariant = false;
   size_t memory_limit = 0;  // bytes of anonymous memory (of the device's, on a device); 0 = none
   // On a GPU: `cuda` plans for one, and load() opens it unless `backend` is given. Then
   // activations say how block-quantized weights are kept: int8 = BF16, f32 = F32.

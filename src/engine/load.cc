@@ -62,6 +62,7 @@ runtime::EngineShape shape_of(const EngineOptions& options) {
           .max_logit_rows = options.max_logit_rows,
           .block_tokens = options.block_size,
           .kv_format = options.kv_cache_dtype,
+          .invariant = options.invariant,
           .memory_limit = options.memory_limit};
 }
 

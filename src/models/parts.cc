@@ -33,7 +33,7 @@ Tensor TokenHead::embed(ops::StepContext& context, const nn::StepBatch& batch) c
 }
 
 Tensor TokenHead::logits(ops::StepContext& context, const Tensor& normed) const {
-  const Tensor out = head_.forward(context, normed);
+  const Tensor out = head_.logits(context, normed);
   if (soft_cap_ > 0.0f) must(ops::soft_cap(context, out, soft_cap_));
   context.trace("logits", out);
   return out;

@@ -14,18 +14,20 @@ Tensor Attention::attend(ops::StepContext& context, const Tensor& x, const StepB
   const Tensor key = qkv.columns(query_size, kv_size).heads(shape_.num_kv_heads, shape_.head_dim);
   const Tensor value =
       qkv.columns(query_size + kv_size, kv_size).heads(shape_.num_kv_heads, shape_.head_dim);
-  if (query_norm_) query_norm_->in_place(context, query);
-  if (key_norm_) key_norm_->in_place(context, key);
-  if (angles != nullptr) {
-    must(ops::rope(context, query, *angles, pairing));
-    must(ops::rope(context, key, *angles, pairing));
-  }
+  must(ops::prepare_attention(context, {.qkv = qkv,
+                                        .heads = shape_.num_heads,
+                                        .query_norm = query_norm_ ? query_norm_->weight() : nullptr,
+                                        .key_norm = key_norm_ ? key_norm_->weight() : nullptr,
+                                        .query_eps = query_norm_ ? query_norm_->eps() : 0.0f,
+                                        .key_eps = key_norm_ ? key_norm_->eps() : 0.0f,
+                                        .angles = angles,
+                                        .pairing = pairing,
+                                        .slots = batch.slots,
+                                        .cache = cache}));
   context.trace("attn.query", query);
   context.trace("attn.key", key);
   context.trace("attn.value", value);
-  must(ops::kv_append(context,
-                      {.keys = key, .values = value, .slots = batch.slots, .cache = cache}));
-  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), query_size);
+  const Tensor out = context.activation(x.num_rows(), query_size);
   must(ops::attention(context, {.queries = query,
                                 .cache = cache,
                                 .sequences = batch.sequences,
@@ -45,7 +47,7 @@ void Attention::add_to(ops::StepContext& context, const Tensor& x, const StepBat
 Tensor Attention::forward(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
                           const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                           ops::RopePairing pairing) const {
-  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), output_.out_features());
+  const Tensor out = context.activation(x.num_rows(), output_.out_features());
   const memory::StepArena::Scope scope(context.arena);
   const Tensor heads = attend(context, x, batch, cache, angles, pairing);
   output_.forward_into(context, heads, out);

@@ -21,8 +21,22 @@ Linear::Linear(WeightLoader& loader, const std::vector<Part>& parts, int64_t in_
 Linear::Linear(const kernels::WeightMatrix& tied) : weights_{tied}, out_features_(tied.rows) {}
 
 Tensor Linear::forward(ops::StepContext& context, const Tensor& x) const {
+  const Tensor out = context.activation(x.num_rows(), out_features_);
+  forward_into(context, x, out);
+  return out;
+}
+
+Tensor Linear::logits(ops::StepContext& context, const Tensor& x) const {
   const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), out_features_);
   forward_into(context, x, out);
+  return out;
+}
+
+Tensor Linear::gated(ops::StepContext& context, const Tensor& x, ops::Activation activation) const {
+  const Tensor out = context.activation(x.num_rows(), out_features_ / 2);
+  must(ops::gated_matmul(context,
+                         {.product = {.x = x, .weights = weights_, .bias = bias_, .out = out},
+                          .activation = activation}));
   return out;
 }
 

@@ -5,11 +5,7 @@
 namespace pelton::nn {
 
 Tensor GatedMlp::gated(ops::StepContext& context, const Tensor& x) const {
-  const Tensor gate_up = gate_up_.forward(context, x);
-  const int64_t size = gate_up_.out_features() / 2;
-  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), size);
-  must(ops::gated_activation(context, activation_, gate_up.columns(0, size),
-                             gate_up.columns(size, size), out));
+  const Tensor out = gate_up_.gated(context, x, activation_);
   context.trace("mlp.gated", out);
   return out;
 }
@@ -20,7 +16,7 @@ void GatedMlp::add_to(ops::StepContext& context, const Tensor& x, const Tensor& 
 }
 
 Tensor GatedMlp::forward(ops::StepContext& context, const Tensor& x) const {
-  const Tensor out = context.arena.rows(DType::kF32, x.num_rows(), down_.out_features());
+  const Tensor out = context.activation(x.num_rows(), down_.out_features());
   const memory::StepArena::Scope scope(context.arena);
   down_.forward_into(context, gated(context, x), out);
   return out;

@@ -18,10 +18,11 @@ class RmsNorm {
       : weight_(loader.vector(name + ".weight", size, offset)), eps_(eps) {}
 
   Tensor forward(ops::StepContext& context, const Tensor& x) const;
-  // Normalises each row (of each head, for [T, heads, head_dim]) where it stands.
-  void in_place(ops::StepContext& context, const Tensor& x) const;
   // residual += norm(x).
   void add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const;
+
+  const float* weight() const { return weight_; }
+  float eps() const { return eps_; }
 
  private:
   const float* weight_ = nullptr;

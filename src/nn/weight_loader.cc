@@ -30,8 +30,8 @@ std::vector<std::byte> transpose(std::span<const std::byte> source, int64_t rows
 
 // The format in which a device keeps a matrix of the file's format.
 WeightFormat device_format(WeightFormat format, bool exact) {
-  if (weight_format_info(format).block_elements == 1) return format;
-  return exact ? WeightFormat::kF32 : WeightFormat::kBF16;
+  if (!exact) return WeightFormat::kBF16;
+  return weight_format_info(format).block_elements == 1 ? format : WeightFormat::kF32;
 }
 
 // Rows of `source` from first_row on, as `format`, as many as fill `out`.

@@ -27,8 +27,8 @@ namespace pelton::nn {
 // Where weights go, and how block-quantized matrices are kept there.
 struct WeightPlacement {
   bool on_device = false;
-  // On a device plain formats stay as the file has them; block-quantized ones become BF16, or F32
-  // where this is set.
+  // On a device matrices become BF16. Where this is set plain formats stay as the file has them
+  // and block-quantized ones become F32.
   bool exact = false;
 };
 

@@ -63,10 +63,16 @@ Plan make_plan(const StepContext& context, const AttentionArgs& args) {
   return plan;
 }
 
-void check_args(const AttentionArgs& args, bool planning) {
+// Activations are f32, or bf16 on a device.
+bool has_type(const StepContext& context, const Tensor& t) {
+  return t.dtype == DType::kF32 || (t.dtype == DType::kBF16 && context.device != nullptr);
+}
+
+void check_args(const StepContext& context, const AttentionArgs& args) {
+  const bool planning = context.planning();
   const kernels::KvLayerView& cache = args.cache;
-  check(args.queries.rank == 3 && args.queries.dtype == DType::kF32,
-        "attention needs f32 queries [tokens, heads, head_dim]");
+  check(args.queries.rank == 3 && has_type(context, args.queries),
+        "attention needs queries [tokens, heads, head_dim] of an activation type");
   check(cache.num_kv_heads > 0 && args.queries.shape[1] % cache.num_kv_heads == 0,
         "heads must be a multiple of the KV heads");
   check(cache.head_dim == args.queries.shape[2] && cache.head_dim % 8 == 0,
@@ -74,12 +80,14 @@ void check_args(const AttentionArgs& args, bool planning) {
   check(cache.block_tokens >= kernels::kKeyGroup &&
             std::has_single_bit(static_cast<uint32_t>(cache.block_tokens)),
         "block_tokens must be a power of two of at least 16");
-  check(args.out.dtype == DType::kF32 && args.out.num_rows() == args.queries.num_rows() &&
+  check(has_type(context, args.out) && args.out.num_rows() == args.queries.num_rows() &&
             args.out.row_elements() == args.queries.row_elements(),
         "attention output does not match the queries");
   int64_t rows = 0;
   for (const SequenceSlice& s : args.sequences) {
-    check(s.num_rows >= 0 && s.num_rows <= s.context_len && s.first_row >= 0 &&
+    const bool fits =
+        s.num_rows <= s.context_len || (s.context_len == 0 && context.device != nullptr);
+    check(s.num_rows >= 0 && fits && s.first_row >= 0 &&
               int64_t{s.first_row} + s.num_rows <= args.queries.num_rows(),
           "a sequence's rows lie outside the step");
     check(planning || s.num_rows == 0 || s.blocks != nullptr, "a sequence has no block table");
@@ -253,8 +261,8 @@ Status kv_append(StepContext& context, const KvAppendArgs& args) {
   check(args.keys.row_elements() == elements && args.values.row_elements() == elements &&
             args.values.num_rows() == rows && std::ssize(args.slots) == rows,
         "keys, values and slots do not match the pages");
-  check(args.keys.dtype == DType::kF32 && args.values.dtype == DType::kF32,
-        "keys and values must be f32");
+  check(has_type(context, args.keys) && has_type(context, args.values),
+        "keys and values must be of an activation type");
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::kv_append(context, args);
   const auto append = [&](int64_t t) {
@@ -278,8 +286,39 @@ Status kv_append(StepContext& context, const KvAppendArgs& args) {
   return {};
 }
 
+Status prepare_attention(StepContext& context, const PrepareArgs& args) {
+  const kernels::KvLayerView& cache = args.cache;
+  const int64_t d = cache.head_dim;
+  const int64_t query_size = args.heads * d;
+  const int64_t kv_size = cache.num_kv_heads * d;
+  check(args.qkv.rank == 2 && args.qkv.row_elements() == query_size + 2 * kv_size,
+        "queries, keys and values do not fill the projection");
+  if (context.device != nullptr && on_device::fuses_preparation(context, args)) {
+    check(std::ssize(args.slots) == args.qkv.num_rows(), "one slot a row");
+    return context.planning() ? Status() : on_device::prepare_attention(context, args);
+  }
+  const Tensor query = args.qkv.columns(0, query_size).heads(args.heads, d);
+  const Tensor key = args.qkv.columns(query_size, kv_size).heads(cache.num_kv_heads, d);
+  const Tensor value = args.qkv.columns(query_size + kv_size, kv_size).heads(cache.num_kv_heads, d);
+  const auto normalize = [&](const Tensor& x, const float* weight, float eps) {
+    return rms_norm(context, {.x = x, .weight = weight, .eps = eps, .out = x});
+  };
+  if (args.query_norm != nullptr) {
+    if (Status s = normalize(query, args.query_norm, args.query_eps); !s.ok()) return s;
+  }
+  if (args.key_norm != nullptr) {
+    if (Status s = normalize(key, args.key_norm, args.key_eps); !s.ok()) return s;
+  }
+  if (args.angles != nullptr) {
+    for (const Tensor* x : {&query, &key}) {
+      if (Status s = rope(context, *x, *args.angles, args.pairing); !s.ok()) return s;
+    }
+  }
+  return kv_append(context, {.keys = key, .values = value, .slots = args.slots, .cache = cache});
+}
+
 Status attention(StepContext& context, const AttentionArgs& args) {
-  check_args(args, context.planning());
+  check_args(context, args);
   const int64_t rows = args.queries.num_rows();
   if (rows == 0) return {};
   if (context.device != nullptr) return on_device::attention(context, args);

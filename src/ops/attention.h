@@ -13,13 +13,16 @@
 
 #include "core/tensor.h"
 #include "kernels/params/attention.h"
+#include "ops/elementwise.h"
 #include "ops/step_context.h"
 #include "pelton/status.h"
 
 namespace pelton::ops {
 
-// Stores the step's keys and values [T, kv_heads, head_dim] f32 in their page slots; slots[t] =
-// block * block_tokens + offset, distinct.
+// Tensors here are activations (StepContext::activation_type).
+
+// Stores the step's keys and values [T, kv_heads, head_dim] in their page slots; slots[t] =
+// block * block_tokens + offset, distinct. On a device a negative slot stores nothing.
 struct KvAppendArgs {
   Tensor keys = {};
   Tensor values = {};
@@ -28,12 +31,29 @@ struct KvAppendArgs {
 };
 Status kv_append(StepContext& context, const KvAppendArgs& args);
 
+// All that stands between a layer's projection and attention, over its queries, keys and values
+// side by side: norms of the query and key heads where the model has them, rotation, kv_append.
+// Queries and keys are changed where they are.
+struct PrepareArgs {
+  Tensor qkv = {};  // [T, (heads + 2 kv_heads) * head_dim]
+  int64_t heads = 0;
+  const float* query_norm = nullptr;  // [head_dim], or null
+  const float* key_norm = nullptr;
+  float query_eps = 0.0f;
+  float key_eps = 0.0f;
+  const RopeAngles* angles = nullptr;  // null where positions enter otherwise
+  RopePairing pairing = RopePairing::kHalves;
+  std::span<const int32_t> slots = {};
+  kernels::KvLayerView cache = {};
+};
+Status prepare_attention(StepContext& context, const PrepareArgs& args);
+
 struct AttentionArgs {
-  Tensor queries;  // [T, heads, head_dim] f32; heads is a multiple of cache.num_kv_heads
+  Tensor queries;  // [T, heads, head_dim]; heads is a multiple of cache.num_kv_heads
   kernels::KvLayerView cache = {};
   std::span<const kernels::SequenceSlice> sequences = {};  // cover every row once
   kernels::AttentionVariant variant = {};
-  Tensor out;  // [T, heads * head_dim] f32
+  Tensor out;  // [T, heads * head_dim]
 };
 Status attention(StepContext& context, const AttentionArgs& args);
 

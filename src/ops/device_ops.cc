@@ -20,11 +20,11 @@ static_assert(static_cast<int>(Activation::kSilu) == static_cast<int>(DeviceActi
                   static_cast<int>(DeviceActivation::kGeluTanh) &&
               static_cast<int>(Activation::kRelu) == static_cast<int>(DeviceActivation::kRelu));
 
+kernels::Rows rows_of(const Tensor& t) { return {t.data, t.dtype, t.row_stride}; }
+
 kernels::NormParams norm_params(const Tensor& x, const Tensor& out, int64_t d) {
-  return {.x = x.f32(),
-          .x_stride = x.row_stride,
-          .out = out.f32(),
-          .out_stride = out.row_stride,
+  return {.x = rows_of(x),
+          .out = rows_of(out),
           .rows = x.num_rows(),
           .groups = x.row_elements() / std::max<int64_t>(d, 1),
           .d = d};
@@ -46,6 +46,79 @@ size_t planned_workspace(std::span<const Entry> entries, const device::Caps& cap
     }
   }
   return bytes;
+}
+
+// Neighbours in memory of one format are one product.
+struct Merged {
+  size_t count = 0;  // of the weights, from the first on
+  int64_t n = 0;
+  WeightFormat format = WeightFormat::kF32;
+  const std::byte* data = nullptr;
+};
+Merged merge(std::span<const WeightMatrix> weights) {
+  Merged merged;
+  const std::byte* end = nullptr;
+  for (const WeightMatrix& w : weights) {
+    if (merged.count == 0) {
+      merged = {1, w.rows, w.format, w.data};
+    } else {
+      if (w.format != merged.format || w.data != end || merged.data == nullptr) break;
+      merged.n += w.rows;
+      ++merged.count;
+    }
+    end = w.data + w.bytes;
+  }
+  return merged;
+}
+
+MatmulProblem problem_of(const StepContext& context, const MatmulArgs& args, const Merged& merged) {
+  return {.m = args.x.num_rows(),
+          .n = merged.n,
+          .k = args.x.row_elements(),
+          .format = merged.format,
+          .bias = args.bias != nullptr,
+          .accumulate = args.accumulate,
+          .invariant = context.device->invariant,
+          .x_type = args.x.dtype,
+          .out_type = args.out.dtype};
+}
+
+// One product by the cheapest entry, into the columns of `args.out` from `column` on. Plans scratch
+// in plan mode.
+Status multiply(StepContext& context, const MatmulArgs& args, const MatmulProblem& problem,
+                const std::byte* weight, int64_t column) {
+  const DeviceStep& device = *context.device;
+  const memory::StepArena::Scope scope(context.arena);
+  if (context.planning()) {
+    context.arena.allocate(
+        planned_workspace(device.kernels.matmul, device.caps, problem, &MatmulProblem::m));
+    return {};
+  }
+  if (problem.m == 0 || problem.n == 0) return {};
+  const auto* entry = kernels::choose(device.kernels.matmul, device.caps, problem);
+  if (entry == nullptr) return unsupported("no device kernel multiplies " + to_string(problem));
+  kernels::Rows out = rows_of(args.out);
+  out.data = static_cast<std::byte*>(out.data) + column * dtype_bytes(out.type);
+  const size_t bytes = entry->workspace(device.caps, problem);
+  return entry->launch({.problem = problem,
+                        .x = rows_of(args.x),
+                        .weight = weight,
+                        .bias = args.bias == nullptr ? nullptr : args.bias + column,
+                        .out = out,
+                        .workspace = static_cast<std::byte*>(context.arena.allocate(bytes))},
+                       *device.stream);
+}
+
+// Whether one gated product beats the product and the activation one after the other.
+bool is_cheaper(const DeviceStep& device, const MatmulProblem& gated, const MatmulProblem& apart) {
+  const auto* whole = kernels::choose(device.kernels.matmul, device.caps, gated);
+  if (whole == nullptr) return false;
+  const auto* product = kernels::choose(device.kernels.matmul, device.caps, apart);
+  if (product == nullptr) return true;
+  // The activation reads n and writes n / 2 numbers a row.
+  const double bytes = static_cast<double>(apart.m * apart.n) * 1.5 * dtype_bytes(apart.out_type);
+  const double activation = device.caps.bandwidth > 0 ? bytes / device.caps.bandwidth : 0.0;
+  return whole->cost(device.caps, gated) <= product->cost(device.caps, apart) + activation;
 }
 
 }  // namespace
@@ -86,8 +159,7 @@ Status rope_angles(StepContext& context, std::span<const int32_t> positions,
 
 Status rope(StepContext& context, const Tensor& x, const RopeAngles& angles, RopePairing pairing) {
   if (is_empty(x) || angles.cos.row_elements() == 0) return {};
-  return context.device->kernels.rope({.x = x.f32(),
-                                       .x_stride = x.row_stride,
+  return context.device->kernels.rope({.x = rows_of(x),
                                        .cosines = angles.cos.f32(),
                                        .sines = angles.sin.f32(),
                                        .rows = x.num_rows(),
@@ -102,12 +174,9 @@ Status activate(StepContext& context, Activation activation, const Tensor& gate,
                 const Tensor& out) {
   if (is_empty(gate)) return {};
   return context.device->kernels.activate({.activation = static_cast<DeviceActivation>(activation),
-                                           .gate = gate.f32(),
-                                           .gate_stride = gate.row_stride,
-                                           .up = up == nullptr ? nullptr : up->f32(),
-                                           .up_stride = up == nullptr ? 0 : up->row_stride,
-                                           .out = out.f32(),
-                                           .out_stride = out.row_stride,
+                                           .gate = rows_of(gate),
+                                           .up = up == nullptr ? kernels::Rows() : rows_of(*up),
+                                           .out = rows_of(out),
                                            .rows = gate.num_rows(),
                                            .columns = gate.row_elements()},
                                           *context.device->stream);
@@ -115,83 +184,64 @@ Status activate(StepContext& context, Activation activation, const Tensor& gate,
 
 Status soft_cap(StepContext& context, const Tensor& x, float cap) {
   if (is_empty(x)) return {};
-  return context.device->kernels.soft_cap({.x = x.f32(),
-                                           .x_stride = x.row_stride,
-                                           .rows = x.num_rows(),
-                                           .columns = x.row_elements(),
-                                           .cap = cap},
-                                          *context.device->stream);
+  return context.device->kernels.soft_cap(
+      {.x = rows_of(x), .rows = x.num_rows(), .columns = x.row_elements(), .cap = cap},
+      *context.device->stream);
 }
 
 Status add(StepContext& context, const Tensor& x, const Tensor& y) {
   if (is_empty(x)) return {};
-  return context.device->kernels.add({.x = x.f32(),
-                                      .x_stride = x.row_stride,
-                                      .y = y.f32(),
-                                      .y_stride = y.row_stride,
-                                      .rows = x.num_rows(),
-                                      .columns = x.row_elements()},
-                                     *context.device->stream);
+  return context.device->kernels.add(
+      {.x = rows_of(x), .y = rows_of(y), .rows = x.num_rows(), .columns = x.row_elements()},
+      *context.device->stream);
 }
 
 Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_t> rows,
                    const Tensor& out) {
   if (is_empty(out)) return {};
-  return context.device->kernels.gather_rows({.x = x.f32(),
-                                              .x_stride = x.row_stride,
+  return context.device->kernels.gather_rows({.x = rows_of(x),
                                               .indices = context.device->inputs->twin(rows.data()),
-                                              .out = out.f32(),
-                                              .out_stride = out.row_stride,
+                                              .out = rows_of(out),
                                               .rows = out.num_rows(),
                                               .columns = out.row_elements()},
                                              *context.device->stream);
 }
 
 Status matmul(StepContext& context, const MatmulArgs& args) {
-  const DeviceStep& device = *context.device;
   int64_t column = 0;
   for (size_t i = 0; i < args.weights.size();) {
-    // Neighbours in memory of one format are one product.
-    const WeightMatrix& first = args.weights[i];
-    int64_t n = first.rows;
-    const std::byte* end = first.data + first.bytes;
-    for (++i; i < args.weights.size(); ++i) {
-      const WeightMatrix& next = args.weights[i];
-      if (next.format != first.format || next.data != end || first.data == nullptr) break;
-      n += next.rows;
-      end += next.bytes;
-    }
-    const MatmulProblem problem{.m = args.x.num_rows(),
-                                .n = n,
-                                .k = args.x.row_elements(),
-                                .format = first.format,
-                                .bias = args.bias != nullptr,
-                                .accumulate = args.accumulate};
-    const memory::StepArena::Scope scope(context.arena);
-    if (context.planning()) {
-      context.arena.allocate(
-          planned_workspace(device.kernels.matmul, device.caps, problem, &MatmulProblem::m));
-    } else if (problem.m > 0 && n > 0) {
-      const auto* entry = kernels::choose(device.kernels.matmul, device.caps, problem);
-      if (entry == nullptr) return unsupported("no device kernel multiplies " + to_string(problem));
-      const size_t bytes = entry->workspace(device.caps, problem);
-      if (Status s =
-              entry->launch({.problem = problem,
-                             .x = args.x.f32(),
-                             .x_stride = args.x.row_stride,
-                             .weight = first.data,
-                             .bias = args.bias == nullptr ? nullptr : args.bias + column,
-                             .out = args.out.f32() + column,
-                             .out_stride = args.out.row_stride,
-                             .workspace = static_cast<std::byte*>(context.arena.allocate(bytes))},
-                            *device.stream);
-          !s.ok()) {
-        return s;
-      }
-    }
-    column += n;
+    const Merged merged = merge(args.weights.subspan(i));
+    i += merged.count;
+    const MatmulProblem problem = problem_of(context, args, merged);
+    if (Status s = multiply(context, args, problem, merged.data, column); !s.ok()) return s;
+    column += problem.n;
   }
   return {};
+}
+
+Status gated_matmul(StepContext& context, const GatedMatmulArgs& args) {
+  const DeviceStep& device = *context.device;
+  const MatmulArgs& product = args.product;
+  const Merged merged = merge(product.weights);
+  const memory::StepArena::Scope scope(context.arena);
+  MatmulArgs both = product;
+  if (merged.count == product.weights.size()) {
+    const MatmulProblem apart = problem_of(context, product, merged);
+    MatmulProblem gated = apart;
+    gated.gated = true;
+    gated.activation = static_cast<DeviceActivation>(args.activation);
+    if (context.planning()) {
+      if (Status s = multiply(context, product, gated, merged.data, 0); !s.ok()) return s;
+    } else if (is_cheaper(device, gated, apart)) {
+      return multiply(context, product, gated, merged.data, 0);
+    }
+  }
+  const int64_t half = product.out.row_elements();
+  both.out = context.arena.rows(product.out.dtype, product.x.num_rows(), 2 * half);
+  if (Status s = on_device::matmul(context, both); !s.ok()) return s;
+  const Tensor up = both.out.columns(half, half);
+  if (context.planning()) return {};
+  return activate(context, args.activation, both.out.columns(0, half), &up, product.out);
 }
 
 Status embedding(StepContext& context, const EmbeddingArgs& args) {
@@ -200,23 +250,55 @@ Status embedding(StepContext& context, const EmbeddingArgs& args) {
                                             .format = args.table->format,
                                             .ids = context.device->inputs->twin(args.ids.data()),
                                             .scale = args.scale,
-                                            .out = args.out.f32(),
-                                            .out_stride = args.out.row_stride,
+                                            .out = rows_of(args.out),
                                             .rows = args.out.num_rows(),
                                             .columns = args.out.row_elements()},
                                            *context.device->stream);
 }
 
+namespace {
+
+kernels::AppendParams append_params(const StepContext& context, const KvAppendArgs& args) {
+  return {.keys = rows_of(args.keys),
+          .values = rows_of(args.values),
+          .slots = context.device->inputs->twin(args.slots.data()),
+          .rows = args.keys.num_rows(),
+          .cache = args.cache};
+}
+
+}  // namespace
+
 Status kv_append(StepContext& context, const KvAppendArgs& args) {
   if (is_empty(args.keys)) return {};
-  return context.device->kernels.append({.keys = args.keys.f32(),
-                                         .key_stride = args.keys.row_stride,
-                                         .values = args.values.f32(),
-                                         .value_stride = args.values.row_stride,
-                                         .slots = context.device->inputs->twin(args.slots.data()),
-                                         .rows = args.keys.num_rows(),
-                                         .cache = args.cache},
-                                        *context.device->stream);
+  return context.device->kernels.append(append_params(context, args), *context.device->stream);
+}
+
+bool fuses_preparation(const StepContext& context, const PrepareArgs& args) {
+  return context.device->kernels.prepare != nullptr && args.qkv.dtype == DType::kBF16 &&
+         args.cache.head_dim % 8 == 0 && args.cache.head_dim <= 256;
+}
+
+Status prepare_attention(StepContext& context, const PrepareArgs& args) {
+  if (is_empty(args.qkv)) return {};
+  const int64_t query_size = args.heads * args.cache.head_dim;
+  const int64_t kv_size = int64_t{args.cache.num_kv_heads} * args.cache.head_dim;
+  const RopeAngles* angles = args.angles;
+  return context.device->kernels.prepare(
+      {.qkv = rows_of(args.qkv),
+       .heads = args.heads,
+       .query_norm = args.query_norm,
+       .key_norm = args.key_norm,
+       .query_eps = args.query_eps,
+       .key_eps = args.key_eps,
+       .cosines = angles == nullptr ? nullptr : angles->cos.f32(),
+       .sines = angles == nullptr ? nullptr : angles->sin.f32(),
+       .half = angles == nullptr ? 0 : angles->cos.row_elements(),
+       .adjacent = args.pairing == RopePairing::kAdjacent,
+       .append = append_params(context, {.keys = args.qkv.columns(query_size, kv_size),
+                                         .values = args.qkv.columns(query_size + kv_size, kv_size),
+                                         .slots = args.slots,
+                                         .cache = args.cache})},
+      *context.device->stream);
 }
 
 Status attention(StepContext& context, const AttentionArgs& args) {
@@ -231,11 +313,15 @@ Status attention(StepContext& context, const AttentionArgs& args) {
                            .window = args.variant.sliding_window > 0,
                            .soft_cap = args.variant.soft_cap > 0,
                            .sinks = args.variant.sinks != nullptr,
-                           .alibi = args.variant.alibi_slopes != nullptr};
+                           .alibi = args.variant.alibi_slopes != nullptr,
+                           .invariant = device.invariant,
+                           .query_type = args.queries.dtype,
+                           .out_type = args.out.dtype};
   for (const kernels::SequenceSlice& s : args.sequences) {
     problem.max_rows = std::max<int64_t>(problem.max_rows, s.num_rows);
     problem.max_context = std::max<int64_t>(problem.max_context, s.context_len);
   }
+  problem.max_context = std::max<int64_t>(problem.max_context, device.max_context);
   const memory::StepArena::Scope scope(context.arena);
   if (context.planning()) {
     context.arena.allocate(
@@ -246,15 +332,14 @@ Status attention(StepContext& context, const AttentionArgs& args) {
   if (entry == nullptr) return unsupported("no device kernel attends " + to_string(problem));
   const size_t bytes = entry->workspace(device.caps, problem);
   return entry->launch({.problem = problem,
-                        .queries = args.queries.f32(),
-                        .query_stride = args.queries.row_stride,
-                        .out = args.out.f32(),
-                        .out_stride = args.out.row_stride,
+                        .queries = rows_of(args.queries),
+                        .out = rows_of(args.out),
                         .cache = args.cache,
                         .sequences = device.inputs->twin(args.sequences.data()),
                         .table_shift = device.inputs->shift(),
                         .variant = args.variant,
-                        .workspace = static_cast<std::byte*>(context.arena.allocate(bytes))},
+                        .workspace = static_cast<std::byte*>(context.arena.allocate(bytes)),
+                        .zeroed = device.zeroed},
                        *device.stream);
 }
 

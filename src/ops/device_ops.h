@@ -22,8 +22,12 @@ Status add(StepContext& context, const Tensor& x, const Tensor& y);
 Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_t> rows,
                    const Tensor& out);
 Status matmul(StepContext& context, const MatmulArgs& args);
+Status gated_matmul(StepContext& context, const GatedMatmulArgs& args);
 Status embedding(StepContext& context, const EmbeddingArgs& args);
 Status kv_append(StepContext& context, const KvAppendArgs& args);
+// Whether one kernel does all of prepare_attention; else it is composed of other ops.
+bool fuses_preparation(const StepContext& context, const PrepareArgs& args);
+Status prepare_attention(StepContext& context, const PrepareArgs& args);
 Status attention(StepContext& context, const AttentionArgs& args);
 
 }  // namespace pelton::ops::on_device

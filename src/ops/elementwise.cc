@@ -28,11 +28,15 @@ void for_each_row(StepContext& context, int64_t rows, int64_t row_elements, cons
   });
 }
 
-void check_f32(const Tensor& t) { check(t.dtype == DType::kF32, "tensor is not f32"); }
+// Activations are f32, or bf16 on a device.
+void check_type(const StepContext& context, const Tensor& t) {
+  check(t.dtype == DType::kF32 || (t.dtype == DType::kBF16 && context.device != nullptr),
+        "tensor is not of an activation type");
+}
 
-void check_same_shape(const Tensor& a, const Tensor& b) {
-  check_f32(a);
-  check_f32(b);
+void check_same_shape(const StepContext& context, const Tensor& a, const Tensor& b) {
+  check_type(context, a);
+  check_type(context, b);
   check(a.num_rows() == b.num_rows() && a.row_elements() == b.row_elements(),
         "tensors differ in shape");
 }
@@ -45,9 +49,9 @@ int64_t innermost(const Tensor& t) {
 }  // namespace
 
 Status rms_norm(StepContext& context, const RmsNormArgs& args) {
-  check_f32(args.x);
+  check_type(context, args.x);
   const Tensor& target = args.residual != nullptr ? *args.residual : args.out;
-  check_same_shape(args.x, target);
+  check_same_shape(context, args.x, target);
   check(args.weight != nullptr || context.planning(), "rms_norm needs a weight");
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::rms_norm(context, args);
@@ -64,7 +68,7 @@ Status rms_norm(StepContext& context, const RmsNormArgs& args) {
 }
 
 Status layer_norm(StepContext& context, const LayerNormArgs& args) {
-  check_same_shape(args.x, args.out);
+  check_same_shape(context, args.x, args.out);
   check(args.weight != nullptr || context.planning(), "layer_norm needs a weight");
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::layer_norm(context, args);
@@ -106,7 +110,7 @@ Result<RopeAngles> rope_angles(StepContext& context, std::span<const int32_t> po
 }
 
 Status rope(StepContext& context, const Tensor& x, const RopeAngles& angles, RopePairing pairing) {
-  check_f32(x);
+  check_type(context, x);
   check(x.rank == 3, "rope needs [tokens, heads, head_dim]");
   const int64_t half = angles.cos.row_elements();
   check(angles.cos.num_rows() == x.num_rows() && angles.sin.num_rows() == x.num_rows() &&
@@ -130,8 +134,8 @@ Status rope(StepContext& context, const Tensor& x, const RopeAngles& angles, Rop
 
 Status gated_activation(StepContext& context, Activation activation, const Tensor& gate,
                         const Tensor& up, const Tensor& out) {
-  check_same_shape(gate, up);
-  check_same_shape(gate, out);
+  check_same_shape(context, gate, up);
+  check_same_shape(context, gate, out);
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::activate(context, activation, gate, &up, out);
   const auto kernel = context.cpu.rows.activate[static_cast<size_t>(activation)];
@@ -142,7 +146,7 @@ Status gated_activation(StepContext& context, Activation activation, const Tenso
 }
 
 Status activate(StepContext& context, Activation activation, const Tensor& x) {
-  check_f32(x);
+  check_type(context, x);
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::activate(context, activation, x, nullptr, x);
   const auto kernel = context.cpu.rows.activate[static_cast<size_t>(activation)];
@@ -153,7 +157,7 @@ Status activate(StepContext& context, Activation activation, const Tensor& x) {
 }
 
 Status soft_cap(StepContext& context, const Tensor& x, float cap) {
-  check_f32(x);
+  check_type(context, x);
   check(cap > 0.0f, "soft cap must be positive");
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::soft_cap(context, x, cap);
@@ -164,7 +168,7 @@ Status soft_cap(StepContext& context, const Tensor& x, float cap) {
 }
 
 Status add(StepContext& context, const Tensor& x, const Tensor& y) {
-  check_same_shape(x, y);
+  check_same_shape(context, x, y);
   if (context.planning()) return {};
   if (context.device != nullptr) return on_device::add(context, x, y);
   const int64_t n = x.row_elements();
@@ -175,8 +179,8 @@ Status add(StepContext& context, const Tensor& x, const Tensor& y) {
 
 Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_t> rows,
                    const Tensor& out) {
-  check_f32(x);
-  check_f32(out);
+  check_type(context, x);
+  check_type(context, out);
   check(
       out.num_rows() == static_cast<int64_t>(rows.size()) && out.row_elements() == x.row_elements(),
       "gather_rows: shapes do not match");

@@ -1,5 +1,6 @@
-// Row-wise ops between the products: norms, rotary embedding, activations. All f32; each row's bits
-// depend on that row.
+// Row-wise ops between the products: norms, rotary embedding, activations. Tensors are activations
+// or the residual stream (StepContext::activation_type), in any mixture; each row's bits depend on
+// that row.
 #pragma once
 
 #include <cstdint>

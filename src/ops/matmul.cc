@@ -8,6 +8,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/packing.h"
 #include "ops/device_ops.h"
+#include "ops/elementwise.h"
 #include "pelton/status.h"
 
 namespace pelton::ops {
@@ -220,15 +221,22 @@ class Product {
   int64_t tiles_ = 0;
 };
 
-void check_shapes(const MatmulArgs& args) {
-  int64_t n = 0;
-  for (const WeightMatrix& w : args.weights) {
+// Products read and write f32, or bf16 on a device.
+void check_shapes(const StepContext& context, const MatmulArgs& args, int64_t outputs) {
+  for (const WeightMatrix& w : args.weights)
     check(w.columns == args.x.row_elements(), "matmul: x and weight differ in columns");
-    n += w.rows;
-  }
-  check(args.out.row_elements() == n, "matmul: out is not as wide as the weights together");
+  check(args.out.row_elements() == outputs, "matmul: out is not as wide as the weights together");
   check(args.out.num_rows() == args.x.num_rows(), "matmul: out and x differ in rows");
-  check(args.x.dtype == DType::kF32 && args.out.dtype == DType::kF32, "matmul: tensors are f32");
+  for (const DType type : {args.x.dtype, args.out.dtype}) {
+    check(type == DType::kF32 || (type == DType::kBF16 && context.device != nullptr),
+          "matmul: tensors are not of an activation type");
+  }
+}
+
+int64_t outputs_of(std::span<const WeightMatrix> weights) {
+  int64_t n = 0;
+  for (const WeightMatrix& w : weights) n += w.rows;
+  return n;
 }
 
 }  // namespace
@@ -272,7 +280,7 @@ void dequantize_row(const kernels::WeightMatrix& weight, int64_t row, float* out
 }
 
 Status matmul(StepContext& context, const MatmulArgs& args) {
-  check_shapes(args);
+  check_shapes(context, args, outputs_of(args.weights));
   if (context.device != nullptr) return on_device::matmul(context, args);
   const memory::StepArena::Scope scope(context.arena);
   Activations a;
@@ -292,6 +300,21 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
   if (quantized || split) convert(context, a);
   Product(context, args, a).run(context.pool);
   return {};
+}
+
+Status gated_matmul(StepContext& context, const GatedMatmulArgs& args) {
+  const MatmulArgs& product = args.product;
+  check(!product.accumulate, "a gated product does not accumulate");
+  const int64_t n = outputs_of(product.weights);
+  check(n % 2 == 0, "gate and up are of one size");
+  check_shapes(context, product, n / 2);
+  if (context.device != nullptr) return on_device::gated_matmul(context, args);
+  const memory::StepArena::Scope scope(context.arena);
+  MatmulArgs both = product;
+  both.out = context.activation(product.x.num_rows(), n);
+  if (Status s = matmul(context, both); !s.ok()) return s;
+  return gated_activation(context, args.activation, both.out.columns(0, n / 2),
+                          both.out.columns(n / 2, n / 2), product.out);
 }
 
 Status embedding(StepContext& context, const EmbeddingArgs& args) {

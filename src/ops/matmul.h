@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "core/tensor.h"
 #include "kernels/params/matmul.h"
+#include "ops/elementwise.h"
 #include "ops/step_context.h"
 #include "pelton/status.h"
 
@@ -40,20 +41,27 @@ kernels::WeightMatrix in_place(WeightFormat format, int64_t rows, int64_t column
 void dequantize_row(const kernels::WeightMatrix& weight, int64_t row, float* out);
 
 struct MatmulArgs {
-  Tensor x;  // [M, K] f32
+  Tensor x;  // [M, K] of an activation type
   std::span<const kernels::WeightMatrix>
       weights;                  // each [N_i, K]; outputs lie side by side in `out`
   const float* bias = nullptr;  // [sum N_i]
-  Tensor out;                   // [M, sum N_i] f32
+  Tensor out;                   // [M, sum N_i] of an activation type, not necessarily of x's
   bool accumulate = false;      // out += product (a residual stream) instead of out = product
 };
 Status matmul(StepContext& context, const MatmulArgs& args);
+
+// out [M, sum N_i / 2] = act(gate) * up, where the product's first half is gate and its second up.
+struct GatedMatmulArgs {
+  MatmulArgs product;
+  Activation activation = Activation::kSilu;
+};
+Status gated_matmul(StepContext& context, const GatedMatmulArgs& args);
 
 struct EmbeddingArgs {
   const kernels::WeightMatrix* table;  // [vocab_size, hidden]
   std::span<const int32_t> ids;        // each in [0, vocab_size): checked
   float scale = 1.0f;
-  Tensor out;  // [ids.size(), hidden] f32
+  Tensor out;  // [ids.size(), hidden] of an activation type
 };
 Status embedding(StepContext& context, const EmbeddingArgs& args);
 

@@ -60,6 +60,11 @@ struct Matrix {
     for (float& v : m.values) v = scale * random.normal();
     return m;
   }
+  // What a tensor of this type holds of the values.
+  void round_to(DType type) {
+    if (type != DType::kBF16) return;
+    for (float& v : values) v = bf16_to_f32(f32_to_bf16(v));
+  }
   Tensor tensor() { return Tensor::rows(values.data(), DType::kF32, rows, columns); }
   std::span<float> row(int64_t r) {
     return {values.data() + r * columns, static_cast<size_t>(columns)};

@@ -1,10 +1,12 @@
 #include "ops/step_context.h"
 
+#include <cstring>
 #include <vector>
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cuda/list.h"
+#include "kernels/params/device_kernels.h"
 
 namespace pelton::ops {
 
@@ -12,18 +14,37 @@ const kernels::CpuKernels& kernels_of(IsaLevel level) { return kernels::kernels_
 
 const kernels::DeviceKernels& cuda_kernels() { return kernels::cuda::device_kernels(); }
 
+size_t zeroed_bytes(const kernels::DeviceKernels& kernels) { return kernels.zeroed_bytes; }
+
 void StepContext::show(std::string_view name, const Tensor& tensor) const {
   if (device == nullptr) return sink->on_tensor(layer, name, tensor);
   const int64_t columns = tensor.row_elements();
-  std::vector<float> values(static_cast<size_t>(tensor.num_rows() * columns));
+  const auto count = static_cast<size_t>(tensor.num_rows() * columns);
+  const auto element = static_cast<size_t>(dtype_bytes(tensor.dtype));
+  std::vector<std::byte> bytes(count * element);
+  const size_t row_bytes = static_cast<size_t>(columns) * element;
   for (int64_t t = 0; t < tensor.num_rows(); ++t) {
-    const Status s = device->stream->copy_to_host(values.data() + t * columns, tensor.row_f32(t),
-                                                  static_cast<size_t>(columns) * sizeof(float));
+    const auto* row = static_cast<const std::byte*>(tensor.data) +
+                      static_cast<size_t>(t * tensor.row_stride) * element;
+    const Status s = device->stream->copy_to_host(bytes.data() + static_cast<size_t>(t) * row_bytes,
+                                                  row, row_bytes);
     check(s.ok(), s.message());
   }
   const Status s = device->stream->finish();
   check(s.ok(), s.message());
+  std::vector<float> values(count);
+  if (tensor.dtype == DType::kF32) {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  } else {
+    check(tensor.dtype == DType::kBF16, "a traced tensor is f32 or bf16");
+    for (size_t i = 0; i < count; ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, bytes.data() + i * sizeof(bits), sizeof(bits));
+      values[i] = bf16_to_f32(bits);
+    }
+  }
   Tensor copy = tensor;
+  copy.dtype = DType::kF32;
   copy.data = values.data();
   copy.row_stride = columns;
   sink->on_tensor(layer, name, copy);

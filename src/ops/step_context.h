@@ -25,6 +25,8 @@ namespace pelton::ops {
 const kernels::CpuKernels& kernels_of(IsaLevel level);
 // The CUDA backend's; in a build without it their launches refuse.
 const kernels::DeviceKernels& cuda_kernels();
+// DeviceStep::zeroed's size for these kernels.
+size_t zeroed_bytes(const kernels::DeviceKernels& kernels);
 
 // The device that a step runs on. Tensors, weights and pages are then in its memory, and the host
 // integers of the step (ids, positions, slots, slices, tables, rows) lie in `inputs`, which was
@@ -34,6 +36,13 @@ struct DeviceStep {
   const kernels::DeviceKernels& kernels;
   device::Stream* stream = nullptr;        // null in plan mode
   const memory::Mirror* inputs = nullptr;  // null in plan mode
+  std::byte* zeroed = nullptr;             // kernels.zeroed_bytes that each launch leaves zero
+  // The longest context that a sequence may ever have here; kernels are chosen and their grids cut
+  // for it, so that neither follows today's lengths. 0: today's longest.
+  int32_t max_context = 0;
+  // A row's bits must not depend on whether its step prefills or decodes, nor on how many rows it
+  // has: the kernels that would break this are left out.
+  bool invariant = false;
 };
 
 struct StepContext {
@@ -45,6 +54,16 @@ struct StepContext {
   int layer = -1;                      // set by the forward, for trace names
   const DeviceStep* device = nullptr;  // null: the CPU
 
+  // Type of the tensors between ops. The residual stream, rotary angles and logits are f32 in any
+  // case.
+  DType activation_type() const {
+    return device == nullptr || activations == kernels::ActivationPrecision::kF32 ? DType::kF32
+                                                                                  : DType::kBF16;
+  }
+  // A tensor of that type in the step's arena.
+  Tensor activation(int64_t rows, int64_t columns) const {
+    return arena.rows(activation_type(), rows, columns);
+  }
   bool planning() const { return arena.is_counting(); }
   void trace(std::string_view name, const Tensor& tensor) const {
     if (sink != nullptr && !planning()) [[unlikely]] {

@@ -15,6 +15,13 @@ Result<std::shared_ptr<Backend>> Backend::create(std::unique_ptr<device::Device>
   std::shared_ptr<Backend> backend(new Backend());
   auto stream = device->create_stream();
   if (!stream.ok()) return stream.status();
+  const size_t zeroed_bytes = ops::zeroed_bytes(kernels);
+  auto zeroed = memory::DeviceRegion::allocate(*device, zeroed_bytes);
+  if (!zeroed.ok()) return zeroed.status();
+  backend->zeroed_ = std::move(zeroed).value();
+  if (zeroed_bytes > 0) {
+    if (Status s = (*stream)->fill(backend->zeroed(), 0, zeroed_bytes); !s.ok()) return s;
+  }
   backend->device_ = std::move(device);
   backend->stream_ = std::move(stream).value();
   backend->kernels_ = &kernels;

@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
+#include "memory/device_region.h"
 #include "ops/step_context.h"
 
 namespace pelton::runtime {
@@ -21,11 +22,14 @@ class Backend {
   device::Device& device() const { return *device_; }
   device::Stream& stream() const { return *stream_; }
   const kernels::DeviceKernels& kernels() const { return *kernels_; }
+  // What the kernels' launches in this stream share (DeviceKernels::zeroed_bytes).
+  std::byte* zeroed() const { return zeroed_.bytes().data(); }
 
  private:
   Backend() = default;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
+  memory::DeviceRegion zeroed_;
   const kernels::DeviceKernels* kernels_ = nullptr;
 };
 

@@ -20,6 +20,7 @@ struct EngineShape {
   int32_t max_logit_rows = 16;  // rows of one step whose logits may be wanted
   int32_t block_tokens = 32;
   kernels::KvFormat kv_format = kernels::KvFormat::kF16;
+  bool invariant = false;   // on a device: DeviceStep::invariant
   size_t memory_limit = 0;  // bytes of memory in all; 0 = what the context needs
 };
 

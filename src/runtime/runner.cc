@@ -76,7 +76,10 @@ Result<Tensor> Runner::run_on_device(const sched::StepPlan& plan) {
   const ops::DeviceStep device{.caps = options_.backend->device().caps(),
                                .kernels = options_.backend->kernels(),
                                .stream = &stream,
-                               .inputs = &device_.inputs};
+                               .inputs = &device_.inputs,
+                               .zeroed = options_.backend->zeroed(),
+                               .max_context = options_.shape.max_model_len,
+                               .invariant = options_.shape.invariant};
   ops::StepContext step = context(arena, &device);
   Tensor logits = model_.forward(batch, pages_, step);
   const size_t bytes =

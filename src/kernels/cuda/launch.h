@@ -16,8 +16,14 @@ Status gather_rows(const GatherParams& params, device::Stream& stream);
 Status embedding(const EmbeddingParams& params, device::Stream& stream);
 Status append(const AppendParams& params, device::Stream& stream);
 Status sample(const SampleParams& params, device::Stream& stream);
+Status prepare(const PrepareParams& params, device::Stream& stream);
 
+inline constexpr int64_t kSmallMRows = 32;  // of one launch
 Status matmul_plain(const MatmulParams& params, device::Stream& stream);
+Status matmul_small_m(const MatmulParams& params, device::Stream& stream);
+Status matmul_gemm(const MatmulParams& params, device::Stream& stream);
+Status attention_paged_prefill(const AttentionParams& params, device::Stream& stream);
+Status attention_paged_decode(const AttentionParams& params, device::Stream& stream);
 Status attention_plain(const AttentionParams& params, device::Stream& stream);
 
 }  // namespace pelton::kernels::cuda

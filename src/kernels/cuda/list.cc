@@ -1,6 +1,7 @@
 #include "kernels/cuda/list.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "kernels/cuda/launch.h"
 
@@ -12,27 +13,124 @@ bool is_plain_format(WeightFormat format) {
          format == WeightFormat::kBF16;
 }
 
-// The plain kernels take anything the backend stores; faster ones undercut their cost.
-bool plain_matmul_supports(const device::Caps& caps, const MatmulProblem& p) {
-  return caps.is_hopper() && is_plain_format(p.format);
+double weight_size(const MatmulProblem& p) {
+  return static_cast<double>(p.n * p.k) * weight_format_info(p.format).block_bytes;
 }
 
 double plain_matmul_cost(const device::Caps& caps, const MatmulProblem& p) {
   constexpr int64_t kRowsAPass = 8;        // the weight is read once for so many rows
   constexpr double kMultiplyAdds = 10e12;  // a second, without tensor cores
+  constexpr double kLaunch = 4e-6;
   const auto passes = static_cast<double>((p.m + kRowsAPass - 1) / kRowsAPass);
-  const auto weight = static_cast<double>(p.n * p.k) * weight_format_info(p.format).block_bytes;
   const double arithmetic = static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
-  return std::max(passes * weight / caps.bandwidth, arithmetic / kMultiplyAdds);
+  return kLaunch + std::max(passes * weight_size(p) / caps.bandwidth, arithmetic / kMultiplyAdds);
 }
 
-bool plain_attention_supports(const device::Caps& caps, const AttentionProblem& p) {
-  return caps.is_hopper() && p.head_dim % 8 == 0 && p.head_dim <= 256;
+bool small_m_supports(const device::Caps& caps, const MatmulProblem& p) {
+  // Of bf16 rows alone: an f32 row would lose what --activations f32 asks for.
+  if (!caps.is_hopper() || p.x_type != DType::kBF16 || p.format != WeightFormat::kBF16)
+    return false;
+  if (p.k % 8 != 0 || p.n > INT32_MAX || p.k > INT32_MAX) return false;
+  return !p.gated || (p.activation == DeviceActivation::kSilu && p.n % 2 == 0 && !p.accumulate);
+}
+
+// The plain kernels take anything the backend stores; faster ones undercut their cost, and are the
+// only ones where a row needs one order whatever its company.
+bool plain_matmul_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return caps.is_hopper() && is_plain_format(p.format) && !p.gated &&
+         !(p.invariant && small_m_supports(caps, p));
+}
+
+double small_m_cost(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr double kLaunch = 2e-6;
+  constexpr double kShare = 0.85;  // of the bandwidth; the weight is read again for every 32 rows
+  const auto passes = static_cast<double>((p.m + kSmallMRows - 1) / kSmallMRows);
+  return passes * (kLaunch + weight_size(p) / (kShare * caps.bandwidth));
+}
+
+// Not for few rows even where it would be as fast: a row of a decode step has one order of sums.
+bool gemm_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return small_m_supports(caps, p) && !p.invariant && p.m > kSmallMRows && p.m <= INT32_MAX &&
+         p.n % (p.gated ? 16 : 8) == 0 && !(p.accumulate && p.out_type != DType::kF32);
+}
+
+double gemm_cost(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr double kLaunch = 4e-6;
+  constexpr double kShare = 0.8;            // of the bandwidth
+  constexpr double kMultiplyAdds = 300e12;  // a second
+  constexpr int64_t kTileRows = 128;
+  const auto rows = static_cast<double>((p.m + kTileRows - 1) / kTileRows * kTileRows);
+  const double arithmetic = rows * static_cast<double>(p.n) * static_cast<double>(p.k);
+  return kLaunch + std::max(weight_size(p) / (kShare * caps.bandwidth), arithmetic / kMultiplyAdds);
 }
 
 double plain_attention_cost(const device::Caps& /*caps*/, const AttentionProblem& p) {
   constexpr double kKeys = 1e10;  // a second, over all heads
-  return static_cast<double>(p.rows) * static_cast<double>(p.max_context) * p.heads / kKeys;
+  constexpr double kLaunch = 6e-6;
+  return kLaunch +
+         static_cast<double>(p.rows) * static_cast<double>(p.max_context) * p.heads / kKeys;
+}
+
+int64_t decode_head_blocks(const AttentionProblem& p) {
+  constexpr int64_t kHeadsABlock = 8;
+  return (p.heads / p.kv_heads + kHeadsABlock - 1) / kHeadsABlock;
+}
+
+size_t decode_counter_bytes(const AttentionProblem& p) {
+  constexpr int64_t kMostSequences = 1024;
+  return static_cast<size_t>(kMostSequences * p.kv_heads * decode_head_blocks(p)) * 4;
+}
+
+constexpr size_t kZeroedBytes = size_t{1} << 20;
+
+// What both kernels over pages with matrix units ask for.
+bool paged_supports(const device::Caps& caps, const AttentionProblem& p) {
+  if (!caps.is_hopper() || p.query_type != DType::kBF16 || p.out_type != DType::kBF16) return false;
+  const bool pages = (p.format == KvFormat::kBF16 || p.format == KvFormat::kFp8) &&
+                     (p.head_dim == 64 || p.head_dim == 128 || p.head_dim == 256);
+  return pages && !p.alibi && p.block_tokens % 16 == 0;
+}
+
+// Without tensor cores, and keys and values are read for every row and head.
+bool plain_attention_supports(const device::Caps& caps, const AttentionProblem& p) {
+  return caps.is_hopper() && p.head_dim % 8 == 0 && p.head_dim <= 256 &&
+         !(p.invariant && paged_supports(caps, p));
+}
+
+bool paged_decode_supports(const device::Caps& caps, const AttentionProblem& p) {
+  return paged_supports(caps, p) && !p.invariant && p.max_rows == 1 && p.rows <= 1024 &&
+         decode_counter_bytes(p) <= kZeroedBytes;
+}
+
+double paged_decode_cost(const device::Caps& caps, const AttentionProblem& p) {
+  constexpr double kLaunch = 4e-6;
+  constexpr double kShare = 0.7;  // of the bandwidth
+  const double bytes = 2.0 * static_cast<double>(p.rows * p.max_context) * p.kv_heads * p.head_dim *
+                       kv_element_bytes(p.format);
+  return kLaunch + bytes / (kShare * caps.bandwidth);
+}
+
+bool paged_prefill_supports(const device::Caps& caps, const AttentionProblem& p) {
+  return paged_supports(caps, p) && p.num_sequences <= 1024 && p.heads / p.kv_heads <= 128;
+}
+
+// A decoding row takes a whole tile, and a sequence's keys are not split.
+double paged_prefill_cost(const device::Caps& caps, const AttentionProblem& p) {
+  constexpr double kLaunch = 1e-6;          // more than a decode's
+  constexpr double kMultiplyAdds = 200e12;  // a second
+  const double arithmetic = static_cast<double>(p.rows * p.max_context) * p.heads * p.head_dim;
+  return kLaunch + paged_decode_cost(caps, p) + arithmetic / kMultiplyAdds;
+}
+
+size_t paged_prefill_scratch(const device::Caps& /*caps*/, const AttentionProblem& /*p*/) {
+  return 16;  // kPagedPrefillWorkspace
+}
+
+// As paged_decode_workspace counts, its counters included.
+size_t paged_decode_scratch(const device::Caps& /*caps*/, const AttentionProblem& p) {
+  const int64_t chunks = std::clamp<int64_t>((p.max_context + 15 + 255) / 256, 1, 33);
+  return decode_counter_bytes(p) +
+         static_cast<size_t>(p.rows * chunks * p.heads * (p.head_dim + 2)) * 4;
 }
 
 size_t no_matmul_scratch(const device::Caps& /*caps*/, const MatmulProblem& /*p*/) { return 0; }
@@ -41,10 +139,16 @@ size_t no_attention_scratch(const device::Caps& /*caps*/, const AttentionProblem
 }
 
 constexpr MatmulEntry kMatmul[] = {
+    {"small_m", small_m_supports, small_m_cost, no_matmul_scratch, matmul_small_m},
+    {"gemm", gemm_supports, gemm_cost, no_matmul_scratch, matmul_gemm},
     {"plain", plain_matmul_supports, plain_matmul_cost, no_matmul_scratch, matmul_plain},
 };
 
 constexpr AttentionEntry kAttention[] = {
+    {"paged_decode", paged_decode_supports, paged_decode_cost, paged_decode_scratch,
+     attention_paged_decode},
+    {"paged_prefill", paged_prefill_supports, paged_prefill_cost, paged_prefill_scratch,
+     attention_paged_prefill},
     {"plain", plain_attention_supports, plain_attention_cost, no_attention_scratch,
      attention_plain},
 };
@@ -64,7 +168,9 @@ const DeviceKernels& device_kernels() {
                                              .gather_rows = gather_rows,
                                              .embedding = embedding,
                                              .append = append,
-                                             .sample = sample};
+                                             .sample = sample,
+                                             .prepare = prepare,
+                                             .zeroed_bytes = kZeroedBytes};
   return kKernels;
 }
 

@@ -51,6 +51,69 @@ TEST(CudaListTest, EveryHeadSizeAndPageFormatHasAnAttentionKernel) {
   }
 }
 
+std::string matmul_choice(const MatmulProblem& p) {
+  const MatmulEntry* entry = choose(device_kernels().matmul, device::h200_caps(), p);
+  return entry == nullptr ? "" : entry->name;
+}
+std::string attention_choice(const AttentionProblem& p) {
+  const AttentionEntry* entry = choose(device_kernels().attention, device::h200_caps(), p);
+  return entry == nullptr ? "" : entry->name;
+}
+
+TEST(CudaListTest, Bf16ProductsGoByTheirRows) {
+  MatmulProblem p{.m = 1,
+                  .n = 4096,
+                  .k = 4096,
+                  .format = WeightFormat::kBF16,
+                  .accumulate = true,
+                  .x_type = DType::kBF16};
+  for (const int64_t m : {1, 8, 32}) {
+    p.m = m;
+    EXPECT_EQ(matmul_choice(p), "small_m") << m;
+  }
+  for (const int64_t m : {128, 512, 8192}) {
+    p.m = m;
+    EXPECT_EQ(matmul_choice(p), "gemm") << m;
+    p.invariant = true;
+    EXPECT_EQ(matmul_choice(p), "small_m") << m;
+    p.invariant = false;
+  }
+  p.accumulate = false;
+  p.x_type = DType::kF32;
+  EXPECT_EQ(matmul_choice(p), "plain") << "f32 rows keep what --activations f32 asks for";
+  p.x_type = p.out_type = DType::kBF16;
+  p.gated = true;
+  EXPECT_EQ(matmul_choice(p), "gemm");
+  p.activation = DeviceActivation::kGeluTanh;
+  EXPECT_EQ(matmul_choice(p), "") << "composed of a product and an activation";
+}
+
+TEST(CudaListTest, AttentionOfABf16StepGoesByWhetherItDecodes) {
+  AttentionProblem p{.rows = 1,
+                     .num_sequences = 1,
+                     .max_rows = 1,
+                     .max_context = 4096,
+                     .heads = 9,
+                     .kv_heads = 3,
+                     .head_dim = 64,
+                     .block_tokens = 32,
+                     .format = KvFormat::kBF16,
+                     .query_type = DType::kBF16,
+                     .out_type = DType::kBF16};
+  for (const KvFormat format : {KvFormat::kBF16, KvFormat::kFp8}) {
+    p.format = format;
+    EXPECT_EQ(attention_choice(p), "paged_decode");
+    AttentionProblem prompt = p;
+    prompt.rows = prompt.max_rows = 512;
+    EXPECT_EQ(attention_choice(prompt), "paged_prefill");
+    AttentionProblem invariant = p;
+    invariant.invariant = true;
+    EXPECT_EQ(attention_choice(invariant), "paged_prefill");
+  }
+  p.alibi = true;
+  EXPECT_EQ(attention_choice(p), "plain");
+}
+
 TEST(CudaListTest, OtherChipsAreNotServed) {
   device::Caps caps = device::h200_caps();
   caps.compute_major = 8;

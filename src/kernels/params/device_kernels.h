@@ -1,5 +1,6 @@
 // Kernels of a device backend: what they are given and how one is chosen. Every pointer is to
-// device memory; everything is f32 unless its name says otherwise. Plain structs, copied by value.
+// device memory. Activations are f32 or bf16 as their view says; everything else is f32 unless its
+// name says otherwise. Plain structs, copied by value.
 //
 // Pages on a device: block b of a layer begins at view.keys + b * view.block_bytes (values
 // likewise) and holds each KV head's keys as [block_tokens][head_dim], heads one after another;
@@ -19,6 +20,15 @@
 
 namespace pelton::kernels {
 
+// Rows of activations. Sums are f32 whatever the type; a bf16 result is rounded once.
+struct Rows {
+  void* data = nullptr;
+  DType type = DType::kF32;  // kF32 or kBF16
+  int64_t stride = 0;        // elements between rows
+};
+
+enum class DeviceActivation : int32_t { kSilu, kGelu, kGeluTanh, kRelu };
+
 // One product out [m, n] = x [m, k] * W^T [n, k], with what a kernel's choice may depend on.
 struct MatmulProblem {
   int64_t m = 0;
@@ -27,17 +37,22 @@ struct MatmulProblem {
   WeightFormat format = WeightFormat::kF32;  // of W, rows of k elements end to end
   bool bias = false;
   bool accumulate = false;  // out += product
+  bool invariant = false;   // only kernels whose order of sums is the same for every m
+  DType x_type = DType::kF32;
+  DType out_type = DType::kF32;
+  // W holds n / 2 gate rows and then as many up rows; out [m, n / 2] = act(gate) * up.
+  bool gated = false;
+  DeviceActivation activation = DeviceActivation::kSilu;  // of a gated product
 };
-std::string to_string(const MatmulProblem& problem);  // "m 1, n 4096, k 4096, BF16, bias"
+std::string to_string(
+    const MatmulProblem& problem);  // "m 1, n 4096, k 4096, BF16, bf16 to f32, bias"
 
 struct MatmulParams {
   MatmulProblem problem;
-  const float* x = nullptr;
-  int64_t x_stride = 0;
+  Rows x;
   const std::byte* weight = nullptr;
   const float* bias = nullptr;
-  float* out = nullptr;
-  int64_t out_stride = 0;
+  Rows out;
   std::byte* workspace = nullptr;
 };
 
@@ -46,7 +61,7 @@ struct AttentionProblem {
   int64_t rows = 0;
   int64_t num_sequences = 0;
   int64_t max_rows = 0;     // of one sequence; 1: every sequence decodes
-  int64_t max_context = 0;  // of one sequence
+  int64_t max_context = 0;  // that one sequence may have: at least today's longest
   int32_t heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
@@ -56,21 +71,24 @@ struct AttentionProblem {
   bool soft_cap = false;
   bool sinks = false;
   bool alibi = false;
+  bool invariant = false;  // only kernels whose order is the same for prompts and decoding rows
+  DType query_type = DType::kF32;
+  DType out_type = DType::kF32;
 };
 std::string to_string(const AttentionProblem& problem);
 
 struct AttentionParams {
   AttentionProblem problem;
-  const float* queries = nullptr;  // [rows, heads, head_dim]
-  int64_t query_stride = 0;
-  float* out = nullptr;  // [rows, heads * head_dim]
-  int64_t out_stride = 0;
+  Rows queries;  // [rows, heads, head_dim]
+  Rows out;      // [rows, heads * head_dim]
   KvLayerView cache;
-  const SequenceSlice* sequences = nullptr;  // by first_row, which covers every row once
+  // By first_row, which covers every row once. A context of 0 tokens gives zeros.
+  const SequenceSlice* sequences = nullptr;
   int64_t table_shift =
       0;  // bytes from SequenceSlice::blocks, a host address, to the device's copy
   AttentionVariant variant;
   std::byte* workspace = nullptr;
+  std::byte* zeroed = nullptr;  // DeviceKernels::zeroed_bytes, zero at every launch and after it
 };
 
 // A kernel that competes with others. All but `launch` are pure and run without a device.
@@ -106,12 +124,10 @@ const DeviceEntry<Problem, Params>* choose(std::span<const DeviceEntry<Problem, 
 
 // Row kernels: one each, so nothing is chosen. Strides are between rows.
 struct NormParams {
-  const float* x = nullptr;  // [rows][groups][d]
-  int64_t x_stride = 0;
+  Rows x;                         // [rows][groups][d]
   const float* weight = nullptr;  // [d]
   const float* bias = nullptr;    // [d] or null
-  float* out = nullptr;
-  int64_t out_stride = 0;
+  Rows out;
   int64_t rows = 0;
   int64_t groups = 1;  // normalised apart from one another
   int64_t d = 0;
@@ -128,8 +144,7 @@ struct RopeAnglesParams {
   int64_t half = 0;
 };
 struct RopeParams {
-  float* x = nullptr;  // [rows][heads][head_dim], rotated where it is
-  int64_t x_stride = 0;
+  Rows x;  // [rows][heads][head_dim], rotated where it is
   const float* cosines = nullptr;
   const float* sines = nullptr;
   int64_t rows = 0;
@@ -138,39 +153,30 @@ struct RopeParams {
   int64_t half = 0;
   bool adjacent = false;
 };
-enum class DeviceActivation : int32_t { kSilu, kGelu, kGeluTanh, kRelu };
 struct ActivateParams {
   DeviceActivation activation = DeviceActivation::kSilu;
-  const float* gate = nullptr;
-  int64_t gate_stride = 0;
-  const float* up = nullptr;  // null: act(gate) alone
-  int64_t up_stride = 0;
-  float* out = nullptr;  // may be gate
-  int64_t out_stride = 0;
+  Rows gate;
+  Rows up;   // without data: act(gate) alone
+  Rows out;  // may be gate
   int64_t rows = 0;
   int64_t columns = 0;
 };
 struct SoftCapParams {
-  float* x = nullptr;
-  int64_t x_stride = 0;
+  Rows x;
   int64_t rows = 0;
   int64_t columns = 0;
   float cap = 0;
 };
 struct AddParams {
-  float* x = nullptr;
-  int64_t x_stride = 0;
-  const float* y = nullptr;
-  int64_t y_stride = 0;
+  Rows x;
+  Rows y;
   int64_t rows = 0;
   int64_t columns = 0;
 };
 struct GatherParams {
-  const float* x = nullptr;
-  int64_t x_stride = 0;
+  Rows x;
   const int32_t* indices = nullptr;  // [rows]
-  float* out = nullptr;
-  int64_t out_stride = 0;
+  Rows out;
   int64_t rows = 0;
   int64_t columns = 0;
 };
@@ -179,19 +185,32 @@ struct EmbeddingParams {
   WeightFormat format = WeightFormat::kF32;
   const int32_t* ids = nullptr;  // [rows]
   float scale = 1;
-  float* out = nullptr;
-  int64_t out_stride = 0;
+  Rows out;
   int64_t rows = 0;
   int64_t columns = 0;
 };
 struct AppendParams {
-  const float* keys = nullptr;  // [rows][kv_heads][head_dim]
-  int64_t key_stride = 0;
-  const float* values = nullptr;
-  int64_t value_stride = 0;
-  const int32_t* slots = nullptr;  // [rows]
+  Rows keys;  // [rows][kv_heads][head_dim]
+  Rows values;
+  const int32_t* slots = nullptr;  // [rows]; a negative one is a row without a place: not stored
   int64_t rows = 0;
   KvLayerView cache;
+};
+// What stands between the projection of queries, keys and values and attention: RMS norms of query
+// and key heads, rotation of both, and storing keys and values. Queries and keys are also changed
+// where they are.
+struct PrepareParams {
+  Rows qkv;  // [rows][heads + 2 kv_heads][head_dim]: queries, keys, values
+  int64_t heads = 0;
+  const float* query_norm = nullptr;  // [head_dim] or null
+  const float* key_norm = nullptr;
+  float query_eps = 0;
+  float key_eps = 0;
+  const float* cosines = nullptr;  // [rows][half]; null: nothing rotates
+  const float* sines = nullptr;
+  int64_t half = 0;
+  bool adjacent = false;
+  AppendParams append;
 };
 
 template <typename Params>
@@ -211,6 +230,10 @@ struct DeviceKernels {
   Launch<EmbeddingParams> embedding = nullptr;
   Launch<AppendParams> append = nullptr;
   Launch<SampleParams> sample = nullptr;
+  // All of norms, rope and append at once, for bf16 rows; null: they run one by one.
+  Launch<PrepareParams> prepare = nullptr;
+  // Memory that a stream's launches share and that each leaves zero.
+  size_t zeroed_bytes = 0;
 };
 
 }  // namespace pelton::kernels

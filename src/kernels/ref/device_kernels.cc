@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "kernels/cpu/packing.h"
@@ -28,6 +29,28 @@ std::span<const float> part(const float* data, int64_t count) {
   return {data, static_cast<size_t>(count)};
 }
 
+// `count` activations of row t from column `skip` on, as floats.
+std::vector<float> load(const Rows& rows, int64_t t, int64_t skip, int64_t count) {
+  const int64_t at = t * rows.stride + skip;
+  if (rows.type == DType::kF32) {
+    const float* x = static_cast<const float*>(rows.data) + at;
+    return {x, x + count};
+  }
+  const uint16_t* x = static_cast<const uint16_t*>(rows.data) + at;
+  std::vector<float> out(static_cast<size_t>(count));
+  std::transform(x, x + count, out.begin(), bf16_to_f32);
+  return out;
+}
+
+void store(const Rows& rows, int64_t t, int64_t skip, std::span<const float> values) {
+  const int64_t at = t * rows.stride + skip;
+  if (rows.type == DType::kF32) {
+    std::ranges::copy(values, static_cast<float*>(rows.data) + at);
+  } else {
+    std::ranges::transform(values, static_cast<uint16_t*>(rows.data) + at, f32_to_bf16);
+  }
+}
+
 // norm(x) of every group into out, or added to it.
 template <typename Norm>
 void norm_rows(const NormParams& p, const Norm& norm) {
@@ -35,12 +58,12 @@ void norm_rows(const NormParams& p, const Norm& norm) {
   for (int64_t i = 0; i < p.rows * p.groups; ++i) {
     const int64_t t = i / p.groups;
     const int64_t skip = i % p.groups * p.d;
-    norm(part(p.x + t * p.x_stride + skip, p.d), row);
-    float* out = p.out + t * p.out_stride + skip;
-    for (int64_t c = 0; c < p.d; ++c) {
-      const float value = row[static_cast<size_t>(c)];
-      out[c] = p.accumulate ? out[c] + value : value;
+    norm(load(p.x, t, skip, p.d), row);
+    if (p.accumulate) {
+      const std::vector<float> before = load(p.out, t, skip, p.d);
+      std::ranges::transform(before, row, row.begin(), std::plus<float>());
     }
+    store(p.out, t, skip, row);
   }
 }
 
@@ -71,47 +94,56 @@ void rope_angles(const RopeAnglesParams& p) {
 void rope_rows(const RopeParams& p) {
   for (int64_t t = 0; t < p.rows; ++t) {
     for (int64_t h = 0; h < p.heads; ++h) {
-      rope({p.x + t * p.x_stride + h * p.head_dim, static_cast<size_t>(p.head_dim)},
-           part(p.cosines + t * p.half, p.half), part(p.sines + t * p.half, p.half), p.adjacent);
+      std::vector<float> head = load(p.x, t, h * p.head_dim, p.head_dim);
+      rope(head, part(p.cosines + t * p.half, p.half), part(p.sines + t * p.half, p.half),
+           p.adjacent);
+      store(p.x, t, h * p.head_dim, head);
     }
   }
 }
 
-void activate_rows(const ActivateParams& p) {
+float activation_of(DeviceActivation activation, float x) {
   static constexpr double (*kFunctions[])(double) = {silu, gelu, gelu_tanh, relu};
-  const auto function = kFunctions[static_cast<size_t>(p.activation)];
+  return static_cast<float>(kFunctions[static_cast<size_t>(activation)](static_cast<double>(x)));
+}
+
+void activate_rows(const ActivateParams& p) {
   for (int64_t t = 0; t < p.rows; ++t) {
-    for (int64_t c = 0; c < p.columns; ++c) {
-      const auto value =
-          static_cast<float>(function(static_cast<double>(p.gate[t * p.gate_stride + c])));
-      p.out[t * p.out_stride + c] = p.up == nullptr ? value : value * p.up[t * p.up_stride + c];
+    std::vector<float> row = load(p.gate, t, 0, p.columns);
+    for (float& v : row) v = activation_of(p.activation, v);
+    if (p.up.data != nullptr) {
+      const std::vector<float> up = load(p.up, t, 0, p.columns);
+      std::ranges::transform(row, up, row.begin(), std::multiplies<float>());
     }
+    store(p.out, t, 0, row);
   }
 }
 
 void soft_cap_rows(const SoftCapParams& p) {
   const auto cap = static_cast<double>(p.cap);
   for (int64_t t = 0; t < p.rows; ++t) {
-    for (int64_t c = 0; c < p.columns; ++c) {
-      float& x = p.x[t * p.x_stride + c];
-      x = static_cast<float>(cap * std::tanh(static_cast<double>(x) / cap));
-    }
+    std::vector<float> row = load(p.x, t, 0, p.columns);
+    for (float& v : row) v = static_cast<float>(cap * std::tanh(static_cast<double>(v) / cap));
+    store(p.x, t, 0, row);
   }
 }
 
 void add_rows(const AddParams& p) {
   for (int64_t t = 0; t < p.rows; ++t) {
-    for (int64_t c = 0; c < p.columns; ++c) p.x[t * p.x_stride + c] += p.y[t * p.y_stride + c];
+    std::vector<float> row = load(p.x, t, 0, p.columns);
+    const std::vector<float> other = load(p.y, t, 0, p.columns);
+    std::ranges::transform(row, other, row.begin(), std::plus<float>());
+    store(p.x, t, 0, row);
   }
 }
 
 void gather(const GatherParams& p) {
-  for (int64_t t = 0; t < p.rows; ++t)
-    std::copy_n(p.x + p.indices[t] * p.x_stride, p.columns, p.out + t * p.out_stride);
+  for (int64_t t = 0; t < p.rows; ++t) store(p.out, t, 0, load(p.x, p.indices[t], 0, p.columns));
 }
 
 void embed(const EmbeddingParams& p) {
   const int64_t element = weight_format_info(p.format).block_bytes;
+  std::vector<float> out(static_cast<size_t>(p.columns));
   for (int64_t t = 0; t < p.rows; ++t) {
     const WeightMatrix row = {p.table + p.ids[t] * p.columns * element,
                               static_cast<size_t>(p.columns * element),
@@ -119,9 +151,9 @@ void embed(const EmbeddingParams& p) {
                               p.columns,
                               p.format,
                               WeightLayout::kSource};
-    float* out = p.out + t * p.out_stride;
-    dequantize_weight_row(row, 0, out);
-    for (int64_t c = 0; c < p.columns; ++c) out[c] *= p.scale;
+    dequantize_weight_row(row, 0, out.data());
+    for (float& v : out) v *= p.scale;
+    store(p.out, t, 0, out);
   }
 }
 
@@ -203,13 +235,14 @@ void fetch(const KvLayerView& cache, const Place& from, float* values) {
 void append_rows(const AppendParams& p) {
   const KvLayerView& cache = p.cache;
   for (int64_t t = 0; t < p.rows; ++t) {
+    if (p.slots[t] < 0) continue;
     const int32_t block = p.slots[t] / cache.block_tokens;
     const int32_t slot = p.slots[t] % cache.block_tokens;
     for (int32_t h = 0; h < cache.num_kv_heads; ++h) {
       const int64_t skip = int64_t{h} * cache.head_dim;
-      store(cache, place(cache, cache.keys, block, slot, h), p.keys + t * p.key_stride + skip);
-      store(cache, place(cache, cache.values, block, slot, h),
-            p.values + t * p.value_stride + skip);
+      const auto place_of = [&](std::byte* base) { return place(cache, base, block, slot, h); };
+      store(cache, place_of(cache.keys), load(p.keys, t, skip, cache.head_dim).data());
+      store(cache, place_of(cache.values), load(p.values, t, skip, cache.head_dim).data());
     }
   }
 }
@@ -245,17 +278,22 @@ void attend(const AttentionParams& p) {
       const Head head = fetch_head(cache, blocks, s.context_len, h / group);
       for (int32_t row = 0; row < s.num_rows; ++row) {
         const int64_t t = s.first_row + row;
-        const AttentionQuery query{
-            .query =
-                part(p.queries + t * p.query_stride + int64_t{h} * cache.head_dim, cache.head_dim),
-            .keys = head.keys.data(),
-            .values = head.values.data(),
-            .stride = cache.head_dim,
-            .position = s.context_len - s.num_rows + row,
-            .head = h};
-        const AttentionAnswer answer = attention(query, p.variant);
-        float* out = p.out + t * p.out_stride + int64_t{h} * cache.head_dim;
-        std::ranges::transform(answer.out, out, [](double v) { return static_cast<float>(v); });
+        const int64_t skip = int64_t{h} * cache.head_dim;
+        std::vector<float> out(static_cast<size_t>(cache.head_dim));
+        const int32_t position = s.context_len - s.num_rows + row;
+        if (position >= 0) {
+          const std::vector<float> query = load(p.queries, t, skip, cache.head_dim);
+          const AttentionAnswer answer = attention({.query = query,
+                                                    .keys = head.keys.data(),
+                                                    .values = head.values.data(),
+                                                    .stride = cache.head_dim,
+                                                    .position = position,
+                                                    .head = h},
+                                                   p.variant);
+          std::ranges::transform(answer.out, out.begin(),
+                                 [](double v) { return static_cast<float>(v); });
+        }
+        store(p.out, t, skip, out);
       }
     }
   }
@@ -267,14 +305,25 @@ void multiply(const MatmulParams& p) {
                                q.n,      q.k,
                                q.format, WeightLayout::kSource};
   std::vector<double> sums(static_cast<size_t>(q.n)), sizes(static_cast<size_t>(q.n));
+  const int64_t columns = q.gated ? q.n / 2 : q.n;
   for (int64_t t = 0; t < q.m; ++t) {
-    product_row(weight, part(p.x + t * p.x_stride, q.k), sums.data(), sizes.data());
-    float* out = p.out + t * p.out_stride;
-    for (int64_t n = 0; n < q.n; ++n) {
-      double sum = sums[static_cast<size_t>(n)];
-      if (p.bias != nullptr) sum += static_cast<double>(p.bias[n]);
-      out[n] = static_cast<float>(q.accumulate ? sum + static_cast<double>(out[n]) : sum);
+    product_row(weight, load(p.x, t, 0, q.k), sums.data(), sizes.data());
+    if (p.bias != nullptr) {
+      for (int64_t n = 0; n < q.n; ++n)
+        sums[static_cast<size_t>(n)] += static_cast<double>(p.bias[n]);
     }
+    std::vector<float> out(static_cast<size_t>(columns));
+    if (q.accumulate) out = load(p.out, t, 0, columns);
+    for (int64_t n = 0; n < columns; ++n) {
+      const auto i = static_cast<size_t>(n);
+      double value = sums[i];
+      if (q.gated) {
+        value = static_cast<double>(activation_of(q.activation, static_cast<float>(value))) *
+                sums[static_cast<size_t>(columns + n)];
+      }
+      out[i] = static_cast<float>(value + static_cast<double>(out[i]));
+    }
+    store(p.out, t, 0, out);
   }
 }
 
@@ -285,12 +334,17 @@ constexpr auto free_of_charge = [](const device::Caps&, const Problem&) { return
 template <typename Problem>
 constexpr auto no_scratch = [](const device::Caps&, const Problem&) { return size_t{0}; };
 
+// Gated in one where a device would: f32 stays with the CPU's steps and their rounding.
+bool multiplies(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  return !p.gated || p.out_type == DType::kBF16;
+}
+
 }  // namespace
 
 const DeviceKernels& device_kernels() {
-  static constexpr MatmulEntry kMatmul[] = {
-      {"reference", always<MatmulProblem>, free_of_charge<MatmulProblem>, no_scratch<MatmulProblem>,
-       launch<MatmulParams, multiply>}};
+  static constexpr MatmulEntry kMatmul[] = {{"reference", multiplies, free_of_charge<MatmulProblem>,
+                                             no_scratch<MatmulProblem>,
+                                             launch<MatmulParams, multiply>}};
   static constexpr AttentionEntry kAttention[] = {
       {"reference", always<AttentionProblem>, free_of_charge<AttentionProblem>,
        no_scratch<AttentionProblem>, launch<AttentionParams, attend>}};

@@ -48,10 +48,14 @@ class DeviceHarness {
     memory_ = *memory::DeviceRegion::allocate(*device_, kBytes);
     inputs_ = *memory::Mirror::create(*device_, kInputBytes);
     arena_.emplace(memory_.bytes());
+    const kernels::DeviceKernels& kernels =
+        which == TestDevice::kFake ? kernels::ref::device_kernels() : cuda_kernels();
+    zeroed_ = *memory::DeviceRegion::allocate(*device_, kernels.zeroed_bytes);
+    if (kernels.zeroed_bytes > 0) {
+      EXPECT_TRUE(stream_->fill(zeroed_.bytes().data(), 0, kernels.zeroed_bytes).ok());
+    }
     step_.emplace(
-        DeviceStep{device_->caps(),
-                   which == TestDevice::kFake ? kernels::ref::device_kernels() : cuda_kernels(),
-                   stream_.get(), &inputs_});
+        DeviceStep{device_->caps(), kernels, stream_.get(), &inputs_, zeroed_.bytes().data()});
     context_.emplace(StepContext{
         .arena = *arena_, .pool = pool_, .cpu = kernels::generic_kernels(), .device = &*step_});
   }
@@ -60,6 +64,7 @@ class DeviceHarness {
   const std::string& absent() const { return absent_; }
   StepContext& context() { return *context_; }
   device::Device& device() { return *device_; }
+  void set_invariant(bool invariant) { step_->invariant = invariant; }
 
   // Forgets everything that was put.
   void reset() {
@@ -78,22 +83,41 @@ class DeviceHarness {
     return at;
   }
   float* put(const std::vector<float>& values) { return put(std::span<const float>(values)); }
-  Tensor put(const Matrix& m) {
-    return Tensor::rows(put(m.values), DType::kF32, m.rows, m.columns);
+  Tensor put(const Matrix& m, DType type = DType::kF32) {
+    if (type == DType::kF32) return Tensor::rows(put(m.values), type, m.rows, m.columns);
+    std::vector<uint16_t> bits(m.values.size());
+    std::ranges::transform(m.values, bits.begin(), f32_to_bf16);
+    return Tensor::rows(put(std::span<const uint16_t>(bits)), type, m.rows, m.columns);
   }
   // A matrix whose elements read as NaN until something writes them.
-  Tensor blank(int64_t rows, int64_t columns) {
-    const Tensor t = context_->arena.rows(DType::kF32, rows, columns);
+  Tensor blank(int64_t rows, int64_t columns, DType type = DType::kF32) {
+    const Tensor t = context_->arena.rows(type, rows, columns);
     EXPECT_TRUE(
-        stream_->fill(t.data, 0xFF, static_cast<size_t>(rows * columns) * sizeof(float)).ok());
+        stream_->fill(t.data, 0xFF, static_cast<size_t>(rows * columns * dtype_bytes(type))).ok());
     return t;
   }
   Matrix get(const Tensor& t) {
     Matrix m(t.num_rows(), t.row_elements());
+    const auto element = static_cast<size_t>(dtype_bytes(t.dtype));
+    const size_t row_bytes = static_cast<size_t>(m.columns) * element;
+    std::vector<std::byte> bytes(static_cast<size_t>(m.rows) * row_bytes);
     for (int64_t r = 0; r < m.rows; ++r) {
-      EXPECT_TRUE(stream_->copy_to_host(m.row(r).data(), t.row_f32(r), m.row(r).size_bytes()).ok());
+      const auto* row =
+          static_cast<const std::byte*>(t.data) + static_cast<size_t>(r * t.row_stride) * element;
+      EXPECT_TRUE(
+          stream_->copy_to_host(bytes.data() + static_cast<size_t>(r) * row_bytes, row, row_bytes)
+              .ok());
     }
     finish();
+    for (size_t i = 0; i < m.values.size(); ++i) {
+      if (t.dtype == DType::kF32) {
+        std::memcpy(&m.values[i], bytes.data() + 4 * i, 4);
+      } else {
+        uint16_t bits;
+        std::memcpy(&bits, bytes.data() + 2 * i, 2);
+        m.values[i] = bf16_to_f32(bits);
+      }
+    }
     return m;
   }
 
@@ -117,6 +141,7 @@ class DeviceHarness {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   memory::DeviceRegion memory_;
+  memory::DeviceRegion zeroed_;
   memory::Mirror inputs_;
   size_t input_bytes_ = 0;
   std::optional<memory::StepArena> arena_;

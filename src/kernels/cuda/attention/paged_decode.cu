@@ -19,11 +19,15 @@ int32_t head_blocks(const PagedDecodeArgs& a) {
   return (a.heads / a.kv_heads + kDecodeHeads - 1) / kDecodeHeads;
 }
 
-size_t counter_bytes(const PagedDecodeArgs& a) {
+}  // namespace
+
+size_t paged_decode_counters(const PagedDecodeArgs& a) {
   const size_t counters = static_cast<size_t>(kDecodeMaxBatch) * static_cast<size_t>(a.kv_heads) *
                           static_cast<size_t>(head_blocks(a));
   return (counters * 4 + 255) / 256 * 256;
 }
+
+namespace {
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
@@ -50,11 +54,15 @@ cudaError_t launch_shape(const PagedDecodeArgs& a, cudaStream_t stream) {
   p.block_table = a.block_table;
   p.table_stride = a.table_stride;
   p.context_lens = a.context_lens;
+  p.sequences = a.sequences;
+  p.table_shift = a.table_shift;
   p.sinks = a.sinks;
   p.out = static_cast<__nv_bfloat16*>(a.out);
   p.out_stride = a.out_stride;
-  p.counters = static_cast<unsigned*>(a.workspace);
-  p.partials = reinterpret_cast<float*>(static_cast<std::byte*>(a.workspace) + counter_bytes(a));
+  const bool is_apart = a.counters != nullptr;
+  p.counters = static_cast<unsigned*>(is_apart ? a.counters : a.workspace);
+  p.partials = reinterpret_cast<float*>(static_cast<std::byte*>(a.workspace) +
+                                        (is_apart ? 0 : paged_decode_counters(a)));
   p.score_scale = a.scale * a.key_scale;
   p.soft_cap = a.soft_cap;
   p.value_scale = a.value_scale;
@@ -96,7 +104,7 @@ int32_t decode_chunk(int32_t visible) {
 }
 
 size_t paged_decode_workspace(const PagedDecodeArgs& a) {
-  return counter_bytes(a) +
+  return paged_decode_counters(a) +
          static_cast<size_t>(a.batch) * static_cast<size_t>(most_chunks(a.max_context)) *
              static_cast<size_t>(a.heads) * static_cast<size_t>(a.head_dim + 2) * 4;
 }

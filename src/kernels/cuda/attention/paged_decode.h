@@ -30,6 +30,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/params/attention.h"
+
 namespace pelton::kernels::cuda {
 
 enum class PageType : uint8_t { kBF16, kFp8 };
@@ -46,8 +48,12 @@ struct PagedDecodeArgs {
   const int32_t* block_table = nullptr;   // [batch][table_stride]
   int64_t table_stride = 0;               // entries
   const int32_t* context_lens = nullptr;  // [batch] in [0, max_context]; 0 gives zeros
-  int32_t batch = 0;                      // at most 1,024
-  int32_t max_context = 0;                // bounds workspace and grid, nothing else
+  // Instead of the last three: [batch] slices, whose block tables lie table_shift bytes from where
+  // they say.
+  const SequenceSlice* sequences = nullptr;
+  int64_t table_shift = 0;
+  int32_t batch = 0;        // at most 1,024
+  int32_t max_context = 0;  // bounds workspace and grid, nothing else
   int32_t heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;  // 64, 128 or 256
@@ -62,6 +68,9 @@ struct PagedDecodeArgs {
   void* workspace = nullptr;     // 16-byte aligned; all zero before its first use, reusable by any
                                  // launch that follows in the same stream
   size_t workspace_bytes = 0;    // at least paged_decode_workspace
+  // Instead of the workspace's beginning: paged_decode_counters bytes, zero likewise; the workspace
+  // may then hold anything.
+  void* counters = nullptr;
   bool programmatic = true;
 };
 
@@ -69,6 +78,7 @@ struct PagedDecodeArgs {
 int32_t decode_chunk(int32_t visible);
 // Counters first, so one zeroed workspace of the largest shape serves all smaller ones.
 size_t paged_decode_workspace(const PagedDecodeArgs& args);
+size_t paged_decode_counters(const PagedDecodeArgs& args);
 bool supports(const PagedDecodeArgs& args);
 cudaError_t launch_paged_decode(const PagedDecodeArgs& args, cudaStream_t stream);
 

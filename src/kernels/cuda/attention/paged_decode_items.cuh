@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/params/attention.h"
+
 namespace pelton::kernels::cuda {
 
 inline constexpr int kDecodeMaxBatch = 1024;
@@ -19,6 +21,8 @@ struct PagedDecodeParams {
   const int32_t* block_table;
   int64_t table_stride;
   const int32_t* context_lens;
+  const SequenceSlice* sequences;  // or null
+  int64_t table_shift;
   const float* sinks;
   __nv_bfloat16* out;
   int64_t out_stride;
@@ -35,6 +39,15 @@ struct PagedDecodeParams {
   int32_t window;
   int32_t max_chunks;
   bool even_grid;  // the same number of blocks on every SM
+
+  __device__ __forceinline__ int length_of(int sequence) const {
+    return sequences != nullptr ? sequences[sequence].context_len : context_lens[sequence];
+  }
+  __device__ __forceinline__ const int32_t* blocks_of(int sequence) const {
+    if (sequences == nullptr) return block_table + sequence * table_stride;
+    return reinterpret_cast<const int32_t*>(
+        reinterpret_cast<const char*>(sequences[sequence].blocks) + table_shift);
+  }
 };
 
 __device__ __forceinline__ int decode_chunk_keys(int visible) {
@@ -112,7 +125,7 @@ __device__ __forceinline__ void count_chunks(const PagedDecodeParams& p, const C
   int before = 0;
   for (int base = 0; base < p.batch; base += 32) {
     const int sequence = base + lane;
-    const int length = sequence < p.batch ? p.context_lens[sequence] : 0;
+    const int length = sequence < p.batch ? p.length_of(sequence) : 0;
     int sum = sequence < p.batch ? decode_chunks(p, length) : 0;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {

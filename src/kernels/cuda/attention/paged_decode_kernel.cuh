@@ -57,7 +57,7 @@ __device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const 
     const int chunk = static_cast<int>(item - h.first_item);
     const int chunks = static_cast<int>(min(static_cast<int64_t>(h.chunks - chunk), last - item));
     item += chunks;
-    const int32_t* blocks = p.block_table + h.sequence * p.table_stride;
+    const int32_t* blocks = p.blocks_of(h.sequence);
     const int begin = h.begin(chunk);
     const int end = h.end(chunk + chunks - 1);
     int held = begin;  // lane i holds the block of keys held + 16 i

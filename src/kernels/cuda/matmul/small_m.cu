@@ -71,7 +71,7 @@ cudaError_t launch_shape(const SmallMArgs& a, cudaStream_t stream) {
   }
   p.blocks = static_cast<const std::byte*>(a.weight);
   p.scale = a.scale;
-  p.bias = static_cast<const __nv_bfloat16*>(a.bias);
+  p.bias = a.bias;
   p.residual = a.residual;
   p.out = a.out;
   p.out_stride = a.out_stride;

@@ -42,7 +42,7 @@ struct SmallMArgs {
   SmallMWeight format = SmallMWeight::kBF16;
   SmallMEpilogue epilogue = SmallMEpilogue::kNone;
   const float* scale = nullptr;    // [n], FP8 only
-  const void* bias = nullptr;      // [n] bf16, optional
+  const float* bias = nullptr;     // [n], optional
   const void* residual = nullptr;  // [m][n] of out's type and stride, optional; may be out itself
   void* out = nullptr;             // [m][n], with kSiluMul [m][n / 2]
   int64_t out_stride = 0;          // elements between rows

@@ -18,7 +18,7 @@ struct SmallMParams {
   CUtensorMap weight_map;   // [n][k]; unused for int4
   const std::byte* blocks;  // int4
   const float* scale;
-  const __nv_bfloat16* bias;
+  const float* bias;
   const void* residual;
   void* out;
   int64_t out_stride;
@@ -264,7 +264,7 @@ __device__ __forceinline__ void finish_element(const SmallMParams& p, float sum,
   const auto linear = [&](float value, int j) {
     if constexpr (format == SmallMWeight::kFp8) value *= p.scale[j] * kTwoTo20;
     if constexpr (format == SmallMWeight::kInt4G128) value *= kTwoTo33;
-    return p.bias != nullptr ? value + __bfloat162float(p.bias[j]) : value;
+    return p.bias != nullptr ? value + p.bias[j] : value;
   };
   float value = linear(sum, column);
   if (p.silu) {

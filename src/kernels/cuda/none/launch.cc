@@ -21,6 +21,17 @@ Status gather_rows(const GatherParams& /*params*/, device::Stream& /*stream*/) {
 Status embedding(const EmbeddingParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status append(const AppendParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status sample(const SampleParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status prepare(const PrepareParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status matmul_small_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
+Status matmul_gemm(const MatmulParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status attention_paged_prefill(const AttentionParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
+Status attention_paged_decode(const AttentionParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
 Status matmul_plain(const MatmulParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status attention_plain(const AttentionParams& /*params*/, device::Stream& /*stream*/) {
   return absent();

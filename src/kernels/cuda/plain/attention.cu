@@ -5,9 +5,9 @@
 // head sizes up to 256, every variant. Bytes moved: each head's keys and values once a row.
 #include <type_traits>
 
-#include "kernels/cuda/common/convert.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/rows.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace pelton::kernels::cuda {
@@ -16,13 +16,13 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kMaxPerLane = 8;  // head_dim <= 256
 
-struct Row {
+struct Query {
   const int32_t* blocks;
   int32_t position;
 };
 
 // The sequence that holds a row, by bisection: sequences lie in the order of their rows.
-__device__ Row find_row(const AttentionParams& p, int32_t row) {
+__device__ Query find_row(const AttentionParams& p, int32_t row) {
   int64_t low = 0;
   int64_t high = p.problem.num_sequences;
   while (high - low > 1) {
@@ -64,6 +64,7 @@ struct Head {
 
 template <typename T>
 __global__ void __launch_bounds__(kWarps * 32) attention_kernel(AttentionParams p) {
+  enter_chain();
   __shared__ float warp_max_[kWarps];
   __shared__ float warp_sum_[kWarps];
   __shared__ float warp_values[kWarps][kMaxPerLane * 32];
@@ -74,13 +75,13 @@ __global__ void __launch_bounds__(kWarps * 32) attention_kernel(AttentionParams 
   const KvLayerView& cache = p.cache;
   const int d = cache.head_dim;
   const int kv_head = head / (p.problem.heads / cache.num_kv_heads);
-  const Row where = find_row(p, static_cast<int32_t>(row));
-  const float* query = p.queries + row * p.query_stride + static_cast<int64_t>(head) * d;
+  const Query where = find_row(p, static_cast<int32_t>(row));
   float q[kMaxPerLane];
   float values[kMaxPerLane];
 #pragma unroll
   for (int i = 0; i < kMaxPerLane; ++i) {
-    q[i] = lane + 32 * i < d ? query[lane + 32 * i] : 0.0f;
+    const int at = lane + 32 * i;
+    q[i] = at < d ? load_at(p.queries, row, static_cast<int64_t>(head) * d + at) : 0.0f;
     values[i] = 0.0f;
   }
   float largest = -INFINITY;
@@ -129,14 +130,15 @@ __global__ void __launch_bounds__(kWarps * 32) attention_kernel(AttentionParams 
     float value = 0.0f;
     for (int w = 0; w < kWarps; ++w)
       value = fmaf(warp_values[w][i], expf(warp_max_[w] - all), value);
-    p.out[row * p.out_stride + static_cast<int64_t>(head) * d + i] = value / total;
+    store_at(p.out, row, static_cast<int64_t>(head) * d + i,
+             where.position < 0 ? 0.0f : value / total);
   }
 }
 
 template <typename T>
 void launch(const AttentionParams& p, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(p.problem.rows), static_cast<unsigned>(p.problem.heads));
-  attention_kernel<T><<<grid, kWarps * 32, 0, stream>>>(p);
+  launch_chained(attention_kernel<T>, grid, kWarps * 32, p, stream);
 }
 
 }  // namespace

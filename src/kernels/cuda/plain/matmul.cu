@@ -1,11 +1,11 @@
 // out [m, n] = x [m, k] W^T, without tensor cores: one warp an output column and up to eight rows.
 // Lanes take four (or, where k is no multiple of four, single) elements in turn and their sums meet
 // in a fixed tree, so a row's bits depend on k alone: not on m, nor on where the row stands.
-// Weights F32, F16 or BF16, activations and sums f32. Bytes moved: W once for eight rows, x from
-// cache. Any m, n, k.
-#include "kernels/cuda/common/convert.cuh"
+// Weights F32, F16 or BF16, activations f32 or bf16, sums f32. Bytes moved: W once for eight rows,
+// x from cache. Any m, n, k.
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
+#include "kernels/cuda/common/rows.cuh"
 #include "kernels/cuda/launch.h"
 
 namespace pelton::kernels::cuda {
@@ -15,18 +15,18 @@ constexpr int kWarps = 4;
 constexpr int kRows = 8;
 
 // Adds this lane's share of the products of `rows` rows with one row of W.
-template <typename T, int kWidth>
+template <typename T, typename X, int kWidth>
 __device__ void multiply(const MatmulParams& p, const T* w, int64_t first_row, int rows, int lane,
                          float* sums) {
   const int64_t k = p.problem.k;
-  const float* x = p.x + first_row * p.x_stride;
+  const X* x = row_of<X>(p.x, first_row);
   for (int64_t i = static_cast<int64_t>(lane) * kWidth; i < k; i += 32 * kWidth) {
     if constexpr (kWidth == 4) {
       const float4 b = Four<T>::load(w + i);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (r >= rows) break;
-        const float4 a = Four<float>::load(x + r * p.x_stride + i);
+        const float4 a = Four<X>::load(x + r * p.x.stride + i);
         sums[r] = fmaf(a.x, b.x, sums[r]);
         sums[r] = fmaf(a.y, b.y, sums[r]);
         sums[r] = fmaf(a.z, b.z, sums[r]);
@@ -37,42 +37,41 @@ __device__ void multiply(const MatmulParams& p, const T* w, int64_t first_row, i
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (r >= rows) break;
-        sums[r] = fmaf(x[r * p.x_stride + i], b, sums[r]);
+        sums[r] = fmaf(to_float(x[r * p.x.stride + i]), b, sums[r]);
       }
     }
   }
 }
 
-template <typename T, int kWidth>
+template <typename T, typename X, int kWidth>
 __global__ void __launch_bounds__(kWarps * 32) matmul_kernel(MatmulParams p) {
+  enter_chain();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
   if (column >= p.problem.n) return;
   const int64_t first_row = static_cast<int64_t>(blockIdx.y) * kRows;
   const int rows = static_cast<int>(min(static_cast<int64_t>(kRows), p.problem.m - first_row));
   float sums[kRows] = {};
-  multiply<T, kWidth>(p, reinterpret_cast<const T*>(p.weight) + column * p.problem.k, first_row,
-                      rows, lane, sums);
+  multiply<T, X, kWidth>(p, reinterpret_cast<const T*>(p.weight) + column * p.problem.k, first_row,
+                         rows, lane, sums);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     float sum = warp_sum(sums[r]);
     if (lane != 0 || r >= rows) continue;
-    float* out = p.out + (first_row + r) * p.out_stride + column;
     if (p.bias != nullptr) sum += p.bias[column];
-    *out = p.problem.accumulate ? *out + sum : sum;
+    if (p.problem.accumulate) sum = load_at(p.out, first_row + r, column) + sum;
+    store_at(p.out, first_row + r, column, sum);
   }
 }
 
 template <typename T>
 void launch(const MatmulParams& p, cudaStream_t stream) {
   const dim3 grid(blocks_for(p.problem.n, kWarps), blocks_for(p.problem.m, kRows));
-  // x is a step tensor: its rows begin on 16 bytes exactly where their length is four elements'
-  // worth.
-  if (p.problem.k % 4 == 0 && p.x_stride % 4 == 0) {
-    matmul_kernel<T, 4><<<grid, kWarps * 32, 0, stream>>>(p);
-  } else {
-    matmul_kernel<T, 1><<<grid, kWarps * 32, 0, stream>>>(p);
-  }
+  with_type(p.x.type, [&](auto x) {
+    const bool is_wide = p.problem.k % 4 == 0 && is_four_wide(p.x);
+    launch_chained(is_wide ? matmul_kernel<T, decltype(x), 4> : matmul_kernel<T, decltype(x), 1>,
+                   grid, kWarps * 32, p, stream);
+  });
 }
 
 }  // namespace
