@@ -74,7 +74,7 @@ function drawTiles(now, point) {
     tile("d_running", number(now.running), t("of", number(now.max_num_seqs))),
     tile("d_waiting", number(now.waiting), t("of", number(now.max_queue))),
     tile("d_speed", point.generated === undefined ? "–" : number(point.generated)),
-    tile("d_kv", percent(point.kv)), tile("d_ttft", time(point.first50), t("median")), tile("d_itl", time(point.token50), t("median")),
+    tile("d_kv", percent(point.kv)), tile("d_ttft", time(point.first50)), tile("d_itl", time(point.token50)),
     tile("d_busy", point.busy === undefined ? "–" : percent(point.busy)), tile("d_prefix", percent(prefixHits(now))));
 }
 

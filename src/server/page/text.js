@@ -25,7 +25,7 @@ const TEXTS = {
     d_itl: "Per token", d_busy: "Engine busy", d_batch: "Batch and queue", d_throughput: "Tokens per second",
     d_kv_chart: "KV cache", d_latency_first: "Time to first token", d_latency_token: "Time per output token",
     d_latency_all: "Whole request", d_use: "Utilisation", d_prefix: "Prefix cache hits", hits: "of prompt tokens", generated: "generated", prompt_tokens: "prompt",
-    used: "in use", kept: "kept prefixes", median: "median", p95: "95 %", busy: "engine busy", efficiency: "batch filled",
+    used: "in use", kept: "kept prefixes", median: "median", p95: "95 %", busy: "engine", efficiency: "batch filled",
     running: "running", queued: "waiting", of: "of {0}", seconds_ago: "{0} s ago", now: "now",
     waterfalls: "Requests that ended last", w_tokenize: "tokenize", w_queue: "queue", w_budget: "place in a batch", w_prefill: "prefill", w_decode: "decode",
     w_number: "#", w_in: "in", w_out: "out", w_end: "end", w_total: "total", w_time: "where the time went", none_yet: "None yet.",
