@@ -37,7 +37,8 @@ MAY_INCLUDE = {
     "diag": "engine runtime models nn ops weights quant text sampling kv/pages core base",
     "distill": "engine text models nn ops weights quant comm memory core base",
     "bench_lib": "engine runtime ops device core base",
-    "cli": "server bench_lib distill diag engine spec runtime models nn sampling grammar text quant sched "
+    "bench_serve": "base",
+    "cli": "server bench_serve bench_lib distill diag engine spec runtime models nn sampling grammar text quant sched "
            "kv/blocks kv/pages ops comm memory weights device core base",
 }
 # Of another folder, only these headers.
