@@ -1,6 +1,8 @@
 // What a caller submits and what it gets back. Plain data.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -43,6 +45,28 @@ struct Usage {
   int64_t cached_tokens = 0;  // of the prompt, served by the prefix cache
 };
 
+// Where the engine's time for a request went; seconds since the engine accepted it. Completions of
+// one request share it.
+struct RequestTimeline {
+  // Prompt tokens, or such as a preemption lost, that one step computed.
+  struct Chunk {
+    double begin = 0;
+    double seconds = 0;
+    int32_t tokens = 0;
+  };
+  static constexpr size_t kMaxChunks = 16;
+
+  double scheduled = 0;    // its first rows began; until then it waited. 0 = none did
+  double first_token = 0;  // 0 = none came
+  int32_t prefill_chunks = 0;
+  std::array<Chunk, kMaxChunks> prefill;  // the last one holds all beyond
+  int64_t decode_steps = 0;
+  double decode_seconds = 0;      // of steps that decoded it
+  double detokenize_seconds = 0;  // token ids to text
+  int32_t preemptions = 0;
+  int64_t recomputed_tokens = 0;
+};
+
 // One step's news of one completion of a request. Exactly one event per completion carries a finish
 // reason, and it is the last one of that completion.
 struct TokenEvent {
@@ -59,6 +83,8 @@ struct TokenEvent {
   FinishReason finish = FinishReason::kNone;
   Usage usage;   // of this completion so far; complete on the finish
   Status error;  // set when finish == kError
+  // With a finish; valid while the event is being delivered.
+  const RequestTimeline* timeline = nullptr;
 };
 
 }  // namespace pelton

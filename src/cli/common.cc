@@ -118,6 +118,7 @@ Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool 
   if (options.max_num_batched_tokens > 0)
     engine.max_num_batched_tokens = options.max_num_batched_tokens;
   engine.block_size = options.block_size;
+  engine.num_kv_blocks = options.num_kv_blocks;
   engine.enable_prefix_caching = !options.no_prefix_caching;
   return engine;
 }

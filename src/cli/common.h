@@ -27,6 +27,7 @@ struct CommonOptions {
   int32_t max_num_seqs = 0;            // 0 = the command's own default
   int32_t max_num_batched_tokens = 0;  // 0 = the command's own default
   int32_t block_size = 32;
+  int32_t num_kv_blocks = 0;  // 0 = worked out
   bool no_prefix_caching = false;
   bool invariant = false;  // always true on CPU; accepted so that scripts need not care
   bool json = false;

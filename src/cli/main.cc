@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "cli/bench.h"
+#include "cli/bench_serve.h"
 #include "cli/common.h"
 #include "cli/eval.h"
 #include "cli/inspect.h"
@@ -67,6 +68,9 @@ void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODE
   app->add_option("--block-size", options->block_size,
                   "tokens of a KV block: 16, 32, 64, 128 or 256")
       ->capture_default_str();
+  app->add_option("--num-kv-blocks,--num-gpu-blocks-override", options->num_kv_blocks,
+                  "KV blocks in all; 0 = as many as the sequences' contexts, or memory, ask for")
+      ->check(CLI::NonNegativeNumber);
   app->add_flag("--no-enable-prefix-caching", options->no_prefix_caching,
                 "never reuse the KV blocks of an equal prefix");
   app->add_flag("--invariant", options->invariant,
@@ -264,6 +268,73 @@ Command add_bench(CLI::App& program) {
   return {app, [options] { return run_bench(*options); }};
 }
 
+// What requests of bench-serve ask for.
+void add_workload(CLI::App* app, BenchServeOptions* options) {
+  bench_serve::WorkloadOptions& w = options->workload;
+  app->add_option("--dataset", w.dataset,
+                  "random: fixed lengths; exponential: answers of exponential length; sharegpt: "
+                  "lengths as in chats; or a file: JSON lines of prompt and output_len, or "
+                  "ShareGPT's JSON")
+      ->capture_default_str();
+  app->add_option("--num-prompts", w.count, "requests")->capture_default_str();
+  app->add_option("--input-len,--random-input-len", w.input_len,
+                  "tokens of a prompt, its mean for sharegpt; words when the prompt is text")
+      ->capture_default_str();
+  app->add_option("--output-len,--random-output-len", w.output_len,
+                  "tokens of an answer, or their mean")
+      ->capture_default_str();
+  app->add_option("--output-cap", w.output_cap, "no longer answers are drawn")
+      ->capture_default_str();
+  app->add_option("--prefix-len", w.prefix_len, "shared tokens before each prompt");
+  app->add_option(
+         "--prefix-share", w.prefix_share,
+         "share of the requests that have a shared prefix, the others have one of their own")
+      ->capture_default_str();
+  app->add_option("--prefix-count", w.prefix_count, "different shared prefixes")
+      ->capture_default_str();
+  app->add_option("--token-ids", options->token_ids,
+                  "LOW-HIGH: prompts as random token ids, of exact length");
+  app->add_option("--seed", w.seed, "same seed, same load")->capture_default_str();
+}
+
+Command add_bench_serve(CLI::App& program) {
+  auto options = std::make_shared<BenchServeOptions>();
+  CLI::App* app = program.add_subcommand("bench-serve",
+                                         "load on an OpenAI server: latency, throughput, goodput");
+  app->footer(
+      "Examples:\n"
+      "  pelton bench-serve --url http://127.0.0.1:8000 --max-concurrency 16\n"
+      "  pelton bench-serve --url http://127.0.0.1:8000 --request-rate 4 --dataset sharegpt --csv "
+      "out.csv\n"
+      "  pelton bench-serve --url http://127.0.0.1:8000 --endpoint chat --goodput ttft:500 "
+      "tpot:50");
+  app->add_option("--url,--base-url", options->url, "the server, e.g. http://127.0.0.1:8000")
+      ->required();
+  app->add_option("--endpoint", options->endpoint, "completions or chat")->capture_default_str();
+  app->add_option("--model", options->model, "the first that the server lists otherwise");
+  app->add_option("--api-key-file", options->api_key_file, "the key is its first word");
+  add_workload(app, options.get());
+  app->add_option("--request-rate", options->request_rate,
+                  "open loop: requests a second, Poisson; 0 = all at once");
+  app->add_option("--burstiness", options->burstiness,
+                  "shape of the gaps between them: 1 = Poisson, smaller = bursts")
+      ->capture_default_str();
+  app->add_option("--max-concurrency", options->max_concurrency,
+                  "closed loop: requests under way at most; 0 = no bound");
+  app->add_option("--temperature", options->temperature, "0 = greedy")->capture_default_str();
+  app->add_flag("--ignore-eos", options->ignore_eos,
+                "answers of full length, where the server knows the field");
+  app->add_option("--extra-body", options->extra_body,
+                  "JSON object whose members go into every request");
+  app->add_option("--goodput", options->goodput,
+                  "what a good answer keeps, in ms: ttft:MS, tpot:MS, e2el:MS");
+  app->add_option("--timeout", options->timeout, "seconds of one request")->capture_default_str();
+  app->add_option("--num-warmups", options->warmups, "requests before the measured ones");
+  app->add_option("--csv", options->csv, "a line a request into this file");
+  app->add_flag("--json", options->json, "one JSON object on standard output");
+  return {app, [options] { return run_bench_serve(*options); }};
+}
+
 Command add_plan(CLI::App& program) {
   auto options = std::make_shared<PlanOptions>();
   CLI::App* app = program.add_subcommand(
@@ -286,7 +357,7 @@ void add_vllm_options(CLI::App* app, ServeOptions* options) {
                   "of no meaning on a CPU: see --memory");
   app->add_flag("--enforce-eager", options->enforce_eager, "always so on a CPU");
   app->add_flag("--disable-log-requests", options->disable_log_requests,
-                "always so: requests are not logged");
+                "always so without --request-log");
 }
 
 Command add_serve(CLI::App& program) {
@@ -348,6 +419,12 @@ Command add_serve(CLI::App& program) {
   app->add_flag("--self-test", options->self_test,
                 "start, ask itself one of everything over loopback, say what passed, and end");
   app->add_flag("--disable-page", options->disable_page, "no web page at /");
+  app->add_option("--request-log", options->request_log,
+                  "a line of JSON a request into this file, with where its time went and without "
+                  "what it said; - = standard error");
+  app->add_option("--metrics-names", options->metrics_names,
+                  "pelton, or vllm: vLLM's names of metrics beside our own")
+      ->capture_default_str();
   add_vllm_options(app, options.get());
   return {app, [options] { return run_serve(*options, kVersion); }};
 }
@@ -405,9 +482,10 @@ int run_program(int argc, char** argv) {
   program.allow_config_extras(CLI::config_extras_mode::error);
   program.require_subcommand(1);
   const auto differs = std::make_shared<bool>(false);
-  const std::vector<Command> commands = {
-      add_run(program),   add_tokenize(program), add_inspect(program), add_eval(program, differs),
-      add_bench(program), add_plan(program),     add_serve(program)};
+  const std::vector<Command> commands = {add_run(program),     add_tokenize(program),
+                                         add_inspect(program), add_eval(program, differs),
+                                         add_bench(program),   add_bench_serve(program),
+                                         add_plan(program),    add_serve(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
@@ -36,6 +39,25 @@ Status load_tls(const ServeOptions& options, server::HttpServerOptions* http) {
   if (!tls.ok()) return tls.status();
   http->tls = std::move(tls).value();
   return {};
+}
+
+// Appends lines; each is written whole, whichever thread it comes from.
+Result<std::function<void(const std::string&)>> open_request_log(const std::string& path) {
+  struct Log {
+    std::mutex mutex;
+    std::unique_ptr<FILE, int (*)(FILE*)> file{nullptr, std::fclose};
+  };
+  const auto log = std::make_shared<Log>();
+  if (path != "-") {
+    log->file.reset(std::fopen(path.c_str(), "a"));
+    if (log->file == nullptr) return io_error("--request-log: cannot write " + printable(path));
+  }
+  return [log](const std::string& line) {
+    const std::lock_guard lock(log->mutex);
+    FILE* file = log->file == nullptr ? stderr : log->file.get();
+    std::fprintf(file, "%s\n", line.c_str());
+    std::fflush(file);
+  };
 }
 
 // The model's whole context, and no more memory than the machine has left.
@@ -78,6 +100,15 @@ Result<server::ServiceOptions> service_options(const ServeOptions& options, cons
   service.page = !options.disable_page;
   service.version = version;
   service.log = log_line;
+  if (options.metrics_names != "pelton" && options.metrics_names != "vllm")
+    return invalid_argument("--metrics-names: '" + options.metrics_names +
+                            "' is not pelton or vllm");
+  service.vllm_metric_names = options.metrics_names == "vllm";
+  if (!options.request_log.empty()) {
+    auto log = open_request_log(options.request_log);
+    if (!log.ok()) return log.status();
+    service.request_log = std::move(log).value();
+  }
   if (options.api_key_file.empty()) return service;
   auto text = read_file(options.api_key_file, kMaxKeyFile);
   if (!text.ok()) return text.status();

@@ -30,6 +30,8 @@ struct ServeOptions {
   int http_workers = 2;
   bool disable_page = false;
   bool self_test = false;
+  std::string request_log;               // a file, "-" = standard error; empty = none
+  std::string metrics_names = "pelton";  // or vllm: both
   // Accepted as vLLM spells them, where they mean what is so here anyway.
   int tensor_parallel_size = 1;
   std::string dtype = "auto";

@@ -103,9 +103,11 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
   if (!sequences.ok()) return sequences.status();
   ++next_id_;
   live->sequences = std::move(sequences).value();
+  live->timeline.accepted = StepClock::now();
   const RequestId id = live->id;
   const auto prompt_tokens = static_cast<int64_t>(live->request.prompt_ids.size());
   try {
+    live->reached.resize(live->sequences.size());
     for (size_t i = 0; i < live->sequences.size(); ++i) {
       owners_[live->sequences[i]] = live.get();
       if (!live->beams) live->completions[i].sequence = live->sequences[i];
@@ -183,13 +185,29 @@ bool Engine::step() {
   Status status;
   if (worked) {
     lock.unlock();
+    StepTime time{.begin = StepClock::now(), .end = {}};
     status = forward(plan, &logits);
+    time.end = StepClock::now();
     lock.lock();
+    note_times(plan, time);
   }
   settle(plan, logits, std::move(status));
   guard.done = true;
   deliver(lock);
   return worked;
+}
+
+void Engine::note_times(const sched::StepPlan& plan, const StepTime& time) {
+  for (const sched::SequenceId sequence : plan.preempted) {
+    if (LiveRequest* live = owner_of(sequence)) live->timeline.note_preemption();
+  }
+  for (const sched::SequenceStep& step : plan.sequences) {
+    LiveRequest* live = owner_of(step.sequence);
+    if (live == nullptr || live->open == 0) continue;
+    const auto place = static_cast<size_t>(completion_index(*live, step.sequence));
+    live->timeline.note_rows(step, static_cast<int32_t>(live->request.prompt_ids.size()), time,
+                             &live->reached[place]);
+  }
 }
 
 // Folds the outcome of a step back: tokens, updates, errors.

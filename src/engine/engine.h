@@ -142,6 +142,7 @@ class Engine {
 
   // The parts of a step, all under the lock but the forward itself.
   Status forward(const sched::StepPlan& plan, Tensor* logits);
+  void note_times(const sched::StepPlan& plan, const StepTime& time);
   void observe(const sched::StepPlan& plan, const Tensor& logits);
   Status choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
   void draw_tokens(const sched::StepPlan& plan, const Tensor& logits);

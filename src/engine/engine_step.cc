@@ -187,6 +187,7 @@ void Engine::close(LiveRequest& live, TokenEvent& event, FinishReason reason) {
   event.finish = reason;
   completion.usage.prompt_tokens = static_cast<int64_t>(live.request.prompt_ids.size());
   event.usage = completion.usage;
+  event.timeline = &live.timeline.times;
   if (--live.open > 0) return;
   if (reason == FinishReason::kError) {
     ++metrics_.failed;
@@ -217,7 +218,9 @@ void Engine::publish(const sched::SequenceUpdate& update) {
   // The token that ends a sequence is part of its ids, not of its text.
   const size_t shown =
       event.tokens.size() - (finish == FinishReason::kStop && !event.tokens.empty() ? 1 : 0);
+  const auto began = StepClock::now();
   for (size_t i = 0; i < shown; ++i) event.text += completion.text.push(event.tokens[i]);
+  live->timeline.note_detokenized(StepClock::now() - began);
   if (completion.text.stopped()) {
     if (finish == FinishReason::kNone) scheduler_->finish(update.sequence, FinishReason::kStop);
     finish = FinishReason::kStop;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/stop_text.h"
+#include "engine/timeline.h"
 #include "pelton/request.h"
 #include "sampling/beam_search.h"
 #include "sampling/sampler.h"
@@ -39,6 +40,8 @@ struct LiveRequest {
   std::vector<Completion> completions;       // with beams: one a returned hypothesis
   std::vector<sched::SequenceId> sequences;  // as the scheduler knows them
   std::optional<sampling::BeamSearch> beams;
+  TimelineKeeper timeline;
+  std::vector<int32_t> reached;  // one a sequence: tokens of it that were computed once
   std::vector<TokenLogprobs> prompt_logprobs;  // filled as chunks run, moved into the first event
   std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
   int32_t open = 0;               // completions without their last event

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/json_writer.h"
+#include "server/request_log.h"
 
 namespace pelton::server {
 
@@ -17,6 +18,7 @@ Generation::Generation(GenerationHost& host, std::shared_ptr<HttpExchange> excha
   const size_t choices = plan_.requests.size() * static_cast<size_t>(n_);
   choices_.resize(choices);
   last_seen_.resize(choices);
+  timelines_.resize(plan_.requests.size());
   open_ = static_cast<int32_t>(choices);
   for (const Request& request : plan_.requests)
     usage_.prompt_tokens += static_cast<int64_t>(request.prompt_ids.size());
@@ -135,6 +137,7 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
   bool cancel_rest = false;
   if (event.finish != FinishReason::kNone) {
     --open_;
+    if (event.timeline != nullptr) note_timeline(prompt, *event.timeline);
     usage_.completion_tokens += event.usage.completion_tokens;
     if (event.index == 0) usage_.cached_tokens += event.usage.cached_tokens;
     if (event.finish == FinishReason::kLength) how_ = RequestEnd::kLength;
@@ -145,6 +148,7 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
   }
   if (plan_.stream) {
     inbox_.push_back({choice, event});
+    inbox_.back().event.timeline = nullptr;  // it is the engine's, and of this moment
   } else {
     Choice& c = choices_[static_cast<size_t>(choice)];
     c.text += event.text;
@@ -242,17 +246,36 @@ void Generation::drain() {
   host_.ended(*this);
 }
 
+// Under the lock. Of several prompts the first to run ends the wait.
+void Generation::note_timeline(size_t prompt, const RequestTimeline& timeline) {
+  timelines_[prompt] = timeline;
+  if (timeline.scheduled == 0) return;
+  const double scheduled = times_.admitted + timeline.scheduled;
+  times_.scheduled = times_.scheduled == 0 ? scheduled : std::min(times_.scheduled, scheduled);
+}
+
 std::string Generation::timings() const {
   if (!plan_.timings) return {};
-  const double first = times_.first_token > 0 ? times_.first_token : times_.ended;
   JsonWriter json;
-  json.begin_object();
-  json.key("tokenize_ms").number(1e3 * times_.tokenized);
-  json.key("queue_ms").number(1e3 * (times_.admitted - times_.tokenized));
-  json.key("prefill_ms").number(1e3 * (first - times_.admitted));
-  json.key("decode_ms").number(1e3 * (times_.ended - first));
-  json.end_object();
+  write_timings(times_, timelines_, &json);
   return json.take();
+}
+
+std::string Generation::log_line(int64_t unix_milliseconds) const {
+  LoggedRequest logged{.id = {},
+                       .client_id = {},
+                       .route = exchange_->head().path,
+                       .end = how_,
+                       .stream = plan_.stream,
+                       .tenant = plan_.tenant,
+                       .usage = usage_,
+                       .times = times_,
+                       .timelines = timelines_};
+  for (const HttpHeader& header : plan_.headers) {
+    if (header.name == "X-Request-Id") logged.id = header.value;
+    if (header.name == "X-Client-Request-Id") logged.client_id = header.value;
+  }
+  return request_line(logged, unix_milliseconds);
 }
 
 }  // namespace pelton::server

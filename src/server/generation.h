@@ -70,6 +70,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Usage& usage() const { return usage_; }                          // once ended
   const RequestTimes& times() const { return times_; }                   // once ended
   std::chrono::steady_clock::time_point arrival() const { return plan_.arrival; }
+  // A line of the request log; once ended.
+  std::string log_line(int64_t unix_milliseconds) const;
 
  private:
   struct Item {
@@ -80,6 +82,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_event(size_t prompt, const TokenEvent& event);
   bool take_event(size_t prompt, const TokenEvent& event);
   void lost_event();
+  void note_timeline(size_t prompt, const RequestTimeline& timeline);
   void schedule();
   void conclude();
   void drain();
@@ -107,6 +110,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::optional<ApiError> error_;
   Usage usage_;
   RequestTimes times_;
+  std::vector<RequestTimeline> timelines_;  // one a prompt
   RequestEnd how_ = RequestEnd::kStop;
   bool begun_ = false;  // the stream has its head; I/O thread only
 };

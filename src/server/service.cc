@@ -12,10 +12,12 @@
 namespace pelton::server {
 namespace {
 
-int64_t wall_seconds() {
+int64_t wall_milliseconds() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
 }
+
+int64_t wall_seconds() { return wall_milliseconds() / 1000; }
 
 bool contains(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -52,7 +54,9 @@ Service::Service(engine::Engine& engine, ServiceOptions options)
           {.max_running = 0, .max_queue = options_.max_queue, .max_wait = options_.queue_wait}) {
   // A few more than run at once, so that the engine fills a place in the step after it is free.
   const int32_t seqs = engine.options().max_num_seqs;
-  admission_ = Admission({.max_running = seqs + std::max(2, seqs / 4),
+  // A static batch forms of what waits inside, at once.
+  const int32_t beside = engine.options().static_batching ? seqs : std::max(2, seqs / 4);
+  admission_ = Admission({.max_running = seqs + beside,
                           .max_queue = options_.max_queue,
                           .max_wait = options_.queue_wait});
   if (options_.keys) {
@@ -129,6 +133,7 @@ void Service::tick() {
     drain_since_ = idle_since_ = now;
     http_->close_listener();
   }
+  metrics_.sample_utilization(loop_->busy_seconds(), uptime());
   if (draining_) end_drain(now);
 }
 
@@ -292,8 +297,9 @@ std::string Service::metrics_text() {
   }
   gauges.connections = http_->open_connections();
   gauges.busy_seconds = loop_->busy_seconds();
-  gauges.uptime_seconds = std::chrono::duration<double>(Clock::now() - started_).count();
-  return metrics_.text(engine_.metrics(), gauges);
+  gauges.uptime_seconds = uptime();
+  return metrics_.text(engine_.metrics(), gauges,
+                       options_.vllm_metric_names ? options_.served_names.front() : "");
 }
 
 void Service::respond(HttpExchange& exchange, const std::vector<HttpHeader>& headers,
@@ -327,6 +333,11 @@ bool Service::abandon(Generation& generation) {
 void Service::ended(Generation& generation) {
   metrics_.request_ended(generation.how(), generation.times(), generation.usage());
   remember(generation);
+  if (options_.request_log) {
+    workers_->post([this, self = generation.shared_from_this()] {
+      options_.request_log(self->log_line(wall_milliseconds()));
+    });
+  }
   std::vector<Admission::Ticket> next;
   {
     const std::lock_guard lock(mutex_);

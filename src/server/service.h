@@ -37,6 +37,9 @@ struct ServiceOptions {
   bool page = true;  // the web page at /
   std::string version;
   std::function<void(const std::string&)> log;  // one line; from any thread
+  // Likewise, a line of JSON for each generation that ended; may be empty.
+  std::function<void(const std::string&)> request_log;
+  bool vllm_metric_names = false;  // in /metrics beside our own
 };
 
 class Service final : public HttpHandler, public GenerationHost {
@@ -97,6 +100,7 @@ class Service final : public HttpHandler, public GenerationHost {
   std::string metrics_text();
   std::string status_json(std::string_view query);
   void remember(const Generation& generation);
+  double uptime() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
 
   engine::Engine& engine_;
   ServiceOptions options_;

@@ -235,8 +235,15 @@ def test_request_ids_are_the_servers(server):
 
 def test_timings_when_asked(server):
     answer = server.post("/v1/completions", {**CONTROL, "timings": True})
-    assert set(answer["timings"]) == {"tokenize_ms", "queue_ms", "prefill_ms", "decode_ms"}
-    assert all(value >= 0 for value in answer["timings"].values())
+    timings = answer["timings"]
+    parts = ("tokenize_ms", "queue_ms", "budget_wait_ms", "prefill_ms", "decode_ms")
+    assert set(timings) == {*parts, "detokenize_ms", "total_ms", "waterfall"}
+    assert all(timings[part] >= 0 for part in parts)
+    assert sum(timings[part] for part in parts) == pytest.approx(timings["total_ms"], abs=0.01)
+    [line] = timings["waterfall"]
+    assert sum(chunk["tokens"] for chunk in line["prefill_chunks"]) <= answer["usage"]["prompt_tokens"]
+    assert line["decode_steps"] == answer["usage"]["completion_tokens"] - 1
+    assert line["preemptions"] == line["recomputed_tokens"] == 0
     assert "timings" not in server.post("/v1/completions", CONTROL)
     json.dumps(answer)
 
