@@ -34,6 +34,14 @@ int most_tiles(int units, int clusters, bool silu, int tiles) {
   return silu ? 2 * most : most;
 }
 
+// Whether two blocks share a multiprocessor: decoding weights keeps a block's warps waiting for one
+// another, and a product of several passes has more to gain from twice the warps than from room for
+// the next one's weights. Part of the numerics, so no property of m.
+bool is_paired(const SmallMArgs& a) {
+  return a.format != SmallMWeight::kBF16 && small_m_split(a) == 1 &&
+         units_of(a) >= 3 * 2 * kMultiprocessors;
+}
+
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 bool fits_format(const SmallMArgs& a) {
@@ -57,7 +65,7 @@ cudaError_t launch_shape(const SmallMArgs& a, cudaStream_t stream) {
   x.size[0] = static_cast<uint64_t>(a.k);
   x.size[1] = static_cast<uint64_t>(a.m);
   x.stride_bytes[1] = static_cast<uint64_t>(a.x_stride) * 2;
-  x.box_rows = columns;
+  x.box_rows = static_cast<uint32_t>(a.m);
   if (cudaError_t e = encode_tile_map(x, &p.x_map); e != cudaSuccess) return e;
   if constexpr (!S::kIsInt4) {
     TileMap w;
@@ -81,7 +89,9 @@ cudaError_t launch_shape(const SmallMArgs& a, cudaStream_t stream) {
   p.k_boxes = (a.k + S::kBoxInputs - 1) / S::kBoxInputs;
   p.silu = a.epilogue == SmallMEpilogue::kSiluMul;
   p.out_f32 = a.out_f32;
-  const int clusters = std::min(p.units, kMultiprocessors / split);
+  p.paired = is_paired(a);
+  const int resident = p.paired ? 2 * kMultiprocessors : kMultiprocessors;
+  const int clusters = std::min(p.units, resident / split);
   const int tiles = most_tiles(p.units, clusters, p.silu, S::kTiles);
   p.tile_bytes = static_cast<uint32_t>(tiles * S::kTileBytes);
   p.depth = S::depth(tiles, S::kBudget);

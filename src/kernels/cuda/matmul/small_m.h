@@ -5,11 +5,11 @@
 // or with Epilogue::kSiluMul, W holding the gate rows and then as many up rows:
 //   silu(gate_j) * up_j for j < n / 2.
 //
-// Parallel plan: output rows in tiles of 16, spread evenly over the blocks (one per SM, resident
-// for the whole product); inside a block four slices of warps share K in boxes of 128 bytes of W,
-// each slice with its own ring in shared memory, together 60 to 90 KB in flight. Where n alone
-// fills the chip badly, two blocks of a cluster halve K (`small_m_split`). W is read once, x once
-// per 64 output rows (from L2).
+// Parallel plan: output rows in tiles of 16, spread evenly over the blocks (one per SM, two for
+// large FP8 and int4 weights, resident for the whole product); inside a block four slices of warps
+// share K in boxes of 128 bytes of W, each slice with its own ring in shared memory, together 60 to
+// 90 KB in flight. Where n alone fills the chip badly, two blocks of a cluster halve K
+// (`small_m_split`). W is read once, x once per 64 output rows (from L2).
 //
 // Numerics: BF16 operands, FP32 accumulation by the matrix units. Int4 sums each group of 128
 // alone, on codes as they lie (0 to 15), takes eight times the sum of x off, and adds it, scaled,

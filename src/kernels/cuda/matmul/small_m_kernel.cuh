@@ -28,6 +28,7 @@ struct SmallMParams {
   int32_t k_boxes;      // boxes of 128 bytes (int4: groups of 128) along K
   int32_t depth;        // stages of a slice
   uint32_t tile_bytes;  // of W in a stage
+  bool paired;          // two blocks a multiprocessor: block i and the one half a grid behind it
   bool silu;
   bool out_f32;
 };
@@ -53,10 +54,8 @@ struct SmallMShape {
   static constexpr int kTileBytes = kIsInt4 ? static_cast<int>(kInt4BlockBytes) : 2048;
   static constexpr int kPartialFloats = kTiles * 16 * columns;
   static constexpr int kMaxStages = 64;
-  static constexpr int kTurns = columns == 16 ? 1 : 2;          // passes whose sums have room
-  static constexpr int kPassFloats = kSlices * kPartialFloats;  // sums of one pass
   static constexpr int kFixedBytes =
-      1024 + (kTurns * kPassFloats + kPartialFloats) * 4 + 2 * kMaxStages * 8 + 64;
+      1024 + (kSlices + 1) * kPartialFloats * 4 + 2 * kMaxStages * 8 + 64;
   // With few rows two blocks fit on an SM, so the next product's weights stream in while this one
   // ends.
   static constexpr int kBudget = columns == 8 ? 112 * 1024 + 768 : 226 * 1024;
@@ -303,7 +302,9 @@ struct SmallMSpan {
 template <int kTiles, int split>
 __device__ __forceinline__ SmallMSpan small_m_span(const SmallMParams& p, int rank) {
   const int clusters = static_cast<int>(gridDim.x) / split;
-  const int cluster = static_cast<int>(blockIdx.x) / split;
+  int cluster = static_cast<int>(blockIdx.x) / split;
+  // The two of a multiprocessor take neighbouring shares, which together are even.
+  if (p.paired) cluster = 2 * (cluster % (clusters / 2)) + cluster / (clusters / 2);
   SmallMSpan s;
   s.first_unit = static_cast<int>(static_cast<int64_t>(p.units) * cluster / clusters);
   s.units =
@@ -323,7 +324,8 @@ struct SmallMRings {
 };
 
 // Fills the rings of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane
-// i brings tile i of W, the lanes behind them x.
+// i brings tile i of W, the lanes behind them the m rows of x and no more: rows cost the copy
+// engine time. What the rows behind them hold reaches no output.
 template <SmallMWeight format, int columns>
 __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan& span,
                                         SmallMRings rings, uint32_t full, uint32_t empty, int slice,
@@ -337,7 +339,7 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
 
   const auto copy_weights = [&](int tiles, int row, int box, int stage) {
     const uint32_t barrier = full + 8 * stage;
-    if (lane == 0) barrier_arrive_expect(barrier, S::kXBytes + tiles * S::kTileBytes);
+    if (lane == 0) barrier_arrive_expect(barrier, S::kXBoxes * 128 * p.m + tiles * S::kTileBytes);
     __syncwarp();
     if (lane < tiles) {
       const uint32_t to = rings.w + stage * p.tile_bytes + lane * S::kTileBytes;
@@ -400,13 +402,11 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   rings.w = rings.x + stages * S::kXBytes;
   float* const partials =
       reinterpret_cast<float*>(shared + (rings.w - shared_address(shared)) + stages * p.tile_bytes);
-  float* const received = partials + S::kTurns * S::kPassFloats;
+  float* const received = partials + S::kSlices * S::kPartialFloats;
   const uint32_t full = shared_address(received + S::kPartialFloats);
   const uint32_t empty = full + 8 * S::kMaxStages;
   const uint32_t arrived = empty + 8 * S::kMaxStages;  // the peer's sums lie in `received`
   const uint32_t taken = arrived + 8;                  // the peer has read what was sent to it
-  const uint32_t summed = taken + 8;      // two: all sums of a pass lie in its partials
-  const uint32_t finished = summed + 16;  // two: they have been read
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -418,10 +418,6 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     }
     barrier_init(arrived, S::kConsumerWarps);
     barrier_init(taken, S::kConsumerWarps);
-    for (int i = 0; i < S::kTurns; ++i) {
-      barrier_init(summed + 8 * i, S::kConsumerWarps);
-      barrier_init(finished + 8 * i, S::kConsumerWarps);
-    }
     barrier_init_fence();
   }
   if constexpr (split > 1) {
@@ -482,18 +478,14 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       }
     }
 
-    // Sets of partials take turns: finishing one pass goes on beside the next.
-    const int turn = pass % S::kTurns;
-    const uint32_t turn_parity = static_cast<uint32_t>(pass / S::kTurns) & 1;
-    if (pass >= S::kTurns) barrier_wait(finished + 8 * turn, turn_parity ^ 1);
-    float* const sent = partials + turn * S::kPassFloats;
+    if (pass > 0) named_sync(1, S::kConsumers);  // the last pass's sums have been read
     const int g = lane >> 2;
     const int t = lane & 3;
 #pragma unroll
     for (int i = 0; i < S::kWarpTiles; ++i) {
       const int tile = row_group + S::kRowGroups * i;
       if (tile < tiles) {
-        float* to = sent + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
+        float* to = partials + ((slice * S::kTiles + tile) * 16 + g) * columns + 2 * t;
 #pragma unroll
         for (int n = 0; n < S::kBlocks; ++n) {
           *reinterpret_cast<float2*>(to + 8 * n) =
@@ -503,20 +495,15 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         }
       }
     }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(summed + 8 * turn);
+    named_sync(1, S::kConsumers);
 
     const auto sum_slices = [&](int at) {
-      float sum = sent[at];
+      float sum = partials[at];
 #pragma unroll
-      for (int i = 1; i < S::kSlices; ++i) sum += sent[i * S::kPartialFloats + at];
+      for (int i = 1; i < S::kSlices; ++i) sum += partials[i * S::kPartialFloats + at];
       return sum;
     };
     const int rows = 16 * units;
-    // Few elements are few warps' work: other warps' each pass.
-    const int first = split > 1 ? static_cast<int>(threadIdx.x)
-                                : static_cast<int>(threadIdx.x + 64 * pass) % S::kConsumers;
-    if (split > 1 || first - lane < rows * p.m) barrier_wait(summed + 8 * turn, turn_parity);
     if constexpr (split > 1) {
       // Rows in blocks of eight belong to the two ranks in turn: send the other's, then finish
       // one's own, always adding rank 1's half of K to rank 0's.
@@ -528,7 +515,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       // arrivals (acquire at cluster scope), sends again only after `taken`, and no block ends
       // before it has seen the arrivals of its own last pass, which follow the last store to it.
       if (pass > 0) barrier_wait_cluster(taken, (pass - 1) & 1);
-      for (int e = first; e < rows * p.m; e += S::kConsumers) {
+      for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
         const int r = e % rows;
         const int at = r * columns + e / rows;
         if (((r >> 3) & 1) != rank) store_peer(peer + 4 * at, sum_slices(at));
@@ -538,7 +525,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       barrier_wait_cluster(arrived, pass & 1);
     }
     if (pass == 0) wait_prerequisites();
-    for (int e = first; e < rows * p.m; e += S::kConsumers) {
+    for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
       const int r = e % rows;
       const int m = e / rows;
       const int column = unit * 16 + r;
@@ -556,9 +543,8 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         finish_element<format>(p, sum_slices(at), up, m, column);
       }
     }
-    __syncwarp();
-    if (lane == 0) barrier_arrive(finished + 8 * turn);
     if constexpr (split > 1) {
+      __syncwarp();
       if (lane == 0 && pass + 1 < span.passes) barrier_arrive_peer(peer_taken);
     }
   }
