@@ -14,9 +14,15 @@ void Scheduler::Impl::report(const Sequence& sequence, int32_t new_tokens, Finis
 
 std::span<const SequenceUpdate> Scheduler::Impl::commit(const StepPlan& plan,
                                                         std::span<const SampledToken> sampled) {
+  take_tokens(sampled);
+  fold_back(plan, [this](Sequence* sequence) { append(sequence); });
+  return updates_;
+}
+
+// `append` takes the token of a sequence that sampled.
+void Scheduler::Impl::fold_back(const StepPlan& plan, FunctionRef<void(Sequence*)> append) {
   check(outstanding_ && plan.step == plan_.step, "the plan under way is committed, once");
   outstanding_ = false;
-  take_tokens(sampled);
   for (Sequence* sequence : planned_) {
     if (!ended(*sequence->unit)) advance(sequence);
     sequence->scheduled = 0;
@@ -37,7 +43,6 @@ std::span<const SequenceUpdate> Scheduler::Impl::commit(const StepPlan& plan,
     }
   }
   for (Sequence* sequence : planned_) sequence->samples = false;
-  return updates_;
 }
 
 void Scheduler::Impl::take_tokens(std::span<const SampledToken> sampled) {

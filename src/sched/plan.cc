@@ -35,7 +35,7 @@ bool Scheduler::Impl::decodes(const Unit& unit) const {
 void Scheduler::Impl::decode_running() {
   // Preemption takes only units behind the one that asks, so the index stays right.
   for (size_t i = 0; i < running_.size(); ++i) {
-    if (decodes(*running_[i])) decode(running_[i]);
+    if (decodes(*running_[i]) && !awaits_its_end(*running_[i])) decode(running_[i]);
   }
 }
 

@@ -42,6 +42,12 @@ std::span<const SequenceUpdate> Scheduler::commit(const StepPlan& plan,
                                                   std::span<const SampledToken> sampled) {
   return impl_->commit(plan, sampled);
 }
+std::span<const SequenceUpdate> Scheduler::commit_ahead(const StepPlan& plan) {
+  return impl_->commit_ahead(plan);
+}
+std::span<const SequenceUpdate> Scheduler::resolve(std::span<const SampledToken> sampled) {
+  return impl_->resolve(sampled);
+}
 void Scheduler::commit_beams(RequestId id, std::span<const SequenceId> parents,
                              std::span<const int32_t> tokens) {
   impl_->commit_beams(id, parents, tokens);

@@ -110,6 +110,14 @@ class Scheduler {
   std::span<const SequenceUpdate> commit(const StepPlan& plan,
                                          std::span<const SampledToken> sampled);
 
+  // Instead of commit(), before the step's tokens are known: sequences that sampled get a pending
+  // token, and the next plan can be made while the step runs. The updates are of sequences that end
+  // without a token; they stay valid until the next plan(). Not for beams.
+  std::span<const SequenceUpdate> commit_ahead(const StepPlan& plan);
+  // The tokens of the step that was last committed ahead, once the next one is planned or before.
+  // Names each live sequence with a pending token once; others are ignored. Updates as commit().
+  std::span<const SequenceUpdate> resolve(std::span<const SampledToken> sampled);
+
   // One beam step: live beam i of the group becomes a fork of `parents[i]` extended by `tokens[i]`
   // (both as many as num_beams; ids stay with their place). The prompt runs as beam 0 alone, so the
   // first step's parents all name it. Blocks are shared and copied on write. Called before commit()

@@ -74,11 +74,17 @@ struct Scheduler::Impl {
   std::span<const SequenceUpdate> commit(const StepPlan& plan,
                                          std::span<const SampledToken> sampled);
   void take_tokens(std::span<const SampledToken> sampled);
+  void fold_back(const StepPlan& plan, FunctionRef<void(Sequence*)> append);
   void advance(Sequence* sequence);
   void fork_completions(Job* job, const Sequence& leader);
   void append(Sequence* sequence);
   FinishReason stop_reason(const Sequence& sequence) const;
   void end_prompt_only(Unit* unit);
+
+  // ahead.cc: the same before and after tokens are known
+  std::span<const SequenceUpdate> commit_ahead(const StepPlan& plan);
+  std::span<const SequenceUpdate> resolve(std::span<const SampledToken> sampled);
+  static bool awaits_its_end(const Unit& unit);
 
   // beams.cc
   void commit_beams(RequestId id, std::span<const SequenceId> parents,

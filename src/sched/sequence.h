@@ -51,7 +51,8 @@ struct Sequence {
   bool samples = false;   // that plan's last row chooses a token
   int32_t lost = 0;       // computed tokens given up by the last preemption
   bool has_token = false;
-  int32_t token = 0;  // chosen, not yet appended
+  int32_t token = 0;     // chosen, not yet appended
+  bool pending = false;  // the last token is kPendingToken
 
   int32_t size() const { return static_cast<int32_t>(tokens.size()); }
 };

@@ -12,6 +12,10 @@ namespace pelton::sched {
 
 using SequenceId = uint64_t;
 
+// Stands for a token that the step before has sampled but nobody has told yet (commit_ahead). Only
+// as the last token of a sequence.
+inline constexpr int32_t kPendingToken = -1;
+
 // Copies a whole block's keys and values, all layers.
 struct BlockCopy {
   int32_t source = 0;
