@@ -30,6 +30,14 @@ std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
   return ids;
 }
 
+// Whether a request's tokens come of its logits alone and in ways that a device knows.
+bool needs_host_sampling(const SamplingParams& p) {
+  const bool reshapes = !p.logit_bias.empty() || p.repetition_penalty != 1.0f ||
+                        p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f ||
+                        p.dry_multiplier > 0.0f || p.typical_p < 1.0f || p.min_tokens > 0;
+  return reshapes || p.logprobs >= 0 || p.prompt_logprobs >= 0 || p.num_beams > 1;
+}
+
 // An exception that leaves a step could not even be told to its requests: what the scheduler holds
 // may be half of a step.
 struct UnhealthyUnlessDone {
@@ -77,6 +85,7 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
                                             /*skip_special_tokens=*/true));
   }
   live->open = sampling.n;
+  live->host_sampled = needs_host_sampling(sampling);
   live->request = std::move(request);
   return live;
 }
@@ -106,6 +115,7 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
   live->timeline.accepted = StepClock::now();
   const RequestId id = live->id;
   const auto prompt_tokens = static_cast<int64_t>(live->request.prompt_ids.size());
+  const bool host_sampled = live->host_sampled;
   try {
     live->reached.resize(live->sequences.size());
     for (size_t i = 0; i < live->sequences.size(); ++i) {
@@ -119,6 +129,7 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
     scheduler_->cancel(id);
     return out_of_memory();
   }
+  host_sampled_ += host_sampled ? 1 : 0;
   ++metrics_.requests;
   metrics_.prompt_tokens += prompt_tokens;
   return id;
@@ -179,6 +190,13 @@ bool Engine::step() {
   reserve_events();
   end_cancelled();
   UnhealthyUnlessDone guard(healthy_);
+  const bool worked = in_flight_ || chooses_on_device() ? step_ahead(lock) : step_alone(lock);
+  guard.done = true;
+  deliver(lock);
+  return worked;
+}
+
+bool Engine::step_alone(std::unique_lock<std::mutex>& lock) {
   const sched::StepPlan& plan = scheduler_->plan();
   const bool worked = !plan.empty();
   Tensor logits;
@@ -192,8 +210,6 @@ bool Engine::step() {
     note_times(plan, time);
   }
   settle(plan, logits, std::move(status));
-  guard.done = true;
-  deliver(lock);
   return worked;
 }
 
@@ -277,6 +293,8 @@ EngineMetrics Engine::metrics() const {
   const std::lock_guard lock(mutex_);
   EngineMetrics metrics = metrics_;
   metrics.scheduler = scheduler_->stats();
+  metrics.graph_replays = runner_->graphs().replays();
+  metrics.step_times = runner_->times();
   return metrics;
 }
 
@@ -290,6 +308,7 @@ void Engine::deliver(std::unique_lock<std::mutex>& lock) {
       const auto found = live_.find(event.request);
       if (found == live_.end() || found->second->open > 0) continue;
       for (sched::SequenceId sequence : found->second->sequences) owners_.erase(sequence);
+      host_sampled_ -= found->second->host_sampled ? 1 : 0;
       closed_.push_back(std::move(found->second));
       live_.erase(found);
     }

@@ -52,6 +52,7 @@ struct EngineOptions {
   bool cuda = false;
   int cuda_index = 0;
   std::shared_ptr<runtime::Backend> backend = {};
+  bool enforce_eager = false;           // on a GPU: no captured steps
   double gpu_memory_utilization = 0.9;  // share of the device's free memory that may be taken
   bool enable_prefix_caching = true;
   bool static_batching = false;
@@ -73,6 +74,8 @@ struct EngineMetrics {
   int64_t failed = 0;
   int64_t prompt_tokens = 0;
   int64_t generated_tokens = 0;
+  int64_t graph_replays = 0;  // steps that ran as one captured launch
+  runtime::StepTimes step_times;
 };
 
 class Engine {
@@ -97,7 +100,8 @@ class Engine {
   // ended ids are ignored. Takes no memory.
   void cancel(RequestId id);
 
-  // Runs one step; false when there was nothing to do.
+  // Runs one step; false when there was nothing to do. On a device the next one may be under way
+  // when it returns.
   bool step();
   void run_until_idle();
 
@@ -115,6 +119,12 @@ class Engine {
   ThreadPool& pool() { return *pool_; }
   // Things a user should know but that stop nothing: tensors the model does not use, ...
   const std::vector<std::string>& warnings() const { return loaded_->warnings(); }
+
+  // Why captured steps were given up; empty while they are in use. On the stepping thread.
+  const std::string& graph_fault() const { return runner_->graphs().fault(); }
+
+  // Times steps on a device from here on, in EngineMetrics::step_times.
+  void time_steps(bool on) { runner_->set_timing(on); }
 
   // For diagnosis, set while idle: every following step shows its intermediates, or the logits it
   // computed.
@@ -139,6 +149,24 @@ class Engine {
     std::span<float> logits;
     Result<sampling::SampledRow> result = sampling::SampledRow{};
   };
+
+  // A step whose tokens are chosen on the device.
+  struct Flight {
+    sched::StepPlan plan;  // a copy whose tokens and tables are gone by the time it has run
+    std::vector<sched::SequenceId> sampled;  // in plan order
+    StepTime time = {};
+  };
+
+  // engine_ahead.cc: steps on a device, the next one planned while one runs.
+  bool chooses_on_device() const;
+  bool step_ahead(std::unique_lock<std::mutex>& lock);
+  Status take_off(const sched::StepPlan& plan, Flight* flight, std::unique_lock<std::mutex>& lock);
+  Status launch(const sched::StepPlan& plan);
+  void request_token(const sched::SequenceStep& step);
+  void land(const runtime::SampledTokens& arrived);
+  void crash(const Status& status, bool planned);
+  void publish_all(std::span<const sched::SequenceUpdate> updates);
+  bool step_alone(std::unique_lock<std::mutex>& lock);
 
   // The parts of a step, all under the lock but the forward itself.
   Status forward(const sched::StepPlan& plan, Tensor* logits);
@@ -181,6 +209,12 @@ class Engine {
   std::vector<LiveRequest*> beam_groups_;
   std::vector<sampling::SamplerScratch> sampler_scratch_;  // one a thread
   std::vector<sched::SampledToken> sampled_;
+  std::vector<ops::SampleRow> requests_;
+  Flight flight_;       // the step under way, where there is one
+  Flight next_flight_;  // the one queued behind it
+  bool in_flight_ = false;
+  const sched::StepPlan* plan_ahead_ = nullptr;  // the scheduler's, of the step queued last
+  int64_t host_sampled_ = 0;  // live requests whose tokens are chosen on the host
   std::vector<TokenEvent> events_;
   bool cancel_asked_ = false;  // some live request is `cancelled`
   // Where deliver() works; they have room before a step begins.

@@ -46,6 +46,7 @@ struct LiveRequest {
   std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
   int32_t open = 0;               // completions without their last event
   bool cancelled = false;         // asked for; the next step ends it
+  bool host_sampled = false;      // needs logits on the host
   std::function<void(const TokenEvent&)> sink;
 };
 

@@ -63,7 +63,8 @@ runtime::EngineShape shape_of(const EngineOptions& options) {
           .block_tokens = options.block_size,
           .kv_format = options.kv_cache_dtype,
           .invariant = options.invariant,
-          .memory_limit = options.memory_limit};
+          .memory_limit = options.memory_limit,
+          .graphs = !options.enforce_eager};
 }
 
 // Where the options put the engine, for the plan and for the weights.
@@ -150,10 +151,7 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
     // What is used in place lies in anonymous memory, not in a file.
     plan.host += std::exchange(plan.mapped_weights, 0);
   }
-  if (options->cuda) {
-    plan.inputs = runtime::BatchBuilder::storage_bytes(runtime::batch_limits(shape));
-    plan.pinned = plan.inputs + runtime::logit_bytes(shape, files.config().vocab_size);
-  }
+  if (options->cuda) runtime::plan_device_side(shape, files.config(), &plan);
   plan.block_tokens = options->block_size;
   plan.kv_block_bytes = kv::kv_block_bytes(kv_config);
   plan.kv_token_bytes = kv::kv_token_bytes(kv_config);
@@ -191,6 +189,11 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
     sampler_scratch_.emplace_back(loaded_->model().config().vocab_size, options_.max_model_len);
   }
   draws_.reserve(static_cast<size_t>(options_.max_num_seqs));
+  for (Flight* flight : {&flight_, &next_flight_}) {
+    flight->plan.sequences.reserve(static_cast<size_t>(options_.max_num_seqs));
+    flight->sampled.reserve(static_cast<size_t>(options_.max_num_seqs));
+  }
+  requests_.reserve(static_cast<size_t>(options_.max_num_seqs));
   sampled_.reserve(static_cast<size_t>(options_.max_num_seqs));
   return {};
 }

@@ -1,25 +1,34 @@
 #include "memory/mirror.h"
 
 #include <cstdint>
+#include <cstring>
 
 #include "base/check.h"
 
 namespace pelton::memory {
 
 Result<Mirror> Mirror::create(device::Device& device, size_t bytes) {
-  auto host = DeviceRegion::allocate(device, bytes, DeviceRegion::Kind::kPinnedHost);
+  Mirror mirror;
+  auto host = Region::allocate(bytes);
   if (!host.ok()) return host.status();
+  for (DeviceRegion& stage : mirror.stages_) {
+    auto pinned = DeviceRegion::allocate(device, bytes, DeviceRegion::Kind::kPinnedHost);
+    if (!pinned.ok()) return pinned.status();
+    stage = std::move(pinned).value();
+  }
   auto twin = DeviceRegion::allocate(device, bytes);
   if (!twin.ok()) return twin.status();
-  Mirror mirror;
   mirror.host_ = std::move(host).value();
   mirror.device_ = std::move(twin).value();
   return mirror;
 }
 
-Status Mirror::upload(device::Stream& stream, size_t used) const {
+Status Mirror::upload(device::Stream& stream, size_t used) {
   check(used <= host_.size(), "more was written than the mirror holds");
-  return stream.copy_to_device(device_.bytes().data(), host_.bytes().data(), used);
+  const DeviceRegion& stage = stages_[next_stage_];
+  next_stage_ = (next_stage_ + 1) % kStages;
+  if (used > 0) std::memcpy(stage.bytes().data(), host_.bytes().data(), used);
+  return stream.copy_to_device(device_.bytes().data(), stage.bytes().data(), used);
 }
 
 ptrdiff_t Mirror::shift() const {

@@ -324,7 +324,9 @@ Status embedding(StepContext& context, const EmbeddingArgs& args) {
         "embedding: out is not [ids, hidden]");
   if (context.planning()) return {};
   for (const int32_t id : args.ids) {
-    if (id < 0 || id >= table.rows) {
+    const bool taken =
+        id < 0 && context.device != nullptr;  // take_tokens() has put its token there
+    if (!taken && (id < 0 || id >= table.rows)) {
       return invalid_argument("token id " + std::to_string(id) + " is outside the vocabulary of " +
                               std::to_string(table.rows));
     }

@@ -59,7 +59,8 @@ Status gated_matmul(StepContext& context, const GatedMatmulArgs& args);
 
 struct EmbeddingArgs {
   const kernels::WeightMatrix* table;  // [vocab_size, hidden]
-  std::span<const int32_t> ids;        // each in [0, vocab_size): checked
+  // Each in [0, vocab_size): checked. On a device one below 0 was replaced there (take_tokens).
+  std::span<const int32_t> ids;
   float scale = 1.0f;
   Tensor out;  // [ids.size(), hidden] of an activation type
 };

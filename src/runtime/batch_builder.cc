@@ -20,6 +20,7 @@ size_t BatchBuilder::lay_out(const BatchLimits& limits, bool with_tables, std::b
   place(arrays->slots, tokens);
   place(arrays->logit_rows, tokens);
   place(arrays->slices, sequences);
+  place(arrays->requests, with_tables ? sequences : 0);
   const auto blocks = static_cast<size_t>(
       (int64_t{limits.max_model_len} + limits.block_tokens - 1) / limits.block_tokens);
   place(arrays->tables, with_tables ? sequences * blocks : 0);
@@ -62,7 +63,7 @@ const int32_t* BatchBuilder::table_of(const sched::SequenceStep& step) {
 nn::StepBatch BatchBuilder::build(const sched::StepPlan& plan) {
   Arrays& a = arrays_;
   a.token_ids.size = a.positions.size = a.slots.size = a.logit_rows.size = 0;
-  a.slices.size = a.tables.size = 0;
+  a.slices.size = a.requests.size = a.tables.size = 0;
   logit_ranges_.clear();
   for (const sched::SequenceStep& step : plan.sequences) {
     const auto first_row = static_cast<int32_t>(a.token_ids.size);
@@ -84,10 +85,42 @@ nn::StepBatch BatchBuilder::build(const sched::StepPlan& plan) {
     }
     logit_ranges_.push_back({first_logit, static_cast<int32_t>(a.logit_rows.size) - first_logit});
   }
+  return batch();
+}
+
+nn::StepBatch BatchBuilder::batch() {
+  Arrays& a = arrays_;
   used_bytes_ = static_cast<size_t>(reinterpret_cast<std::byte*>(a.tables.data + a.tables.size) -
                                     reinterpret_cast<std::byte*>(a.token_ids.data));
   return {a.token_ids.span(), a.positions.span(), a.slots.span(), a.slices.span(),
           a.logit_rows.span()};
+}
+
+nn::StepBatch BatchBuilder::pad(int32_t rows) {
+  constexpr int32_t kNoSlot = -1;
+  Arrays& a = arrays_;
+  for (auto row = static_cast<int32_t>(a.token_ids.size); row < rows; ++row) {
+    a.token_ids.push_back(0);
+    a.positions.push_back(0);
+    a.slots.push_back(kNoSlot);
+    a.slices.push_back({row, 1, 0, a.tables.data});
+    a.logit_rows.push_back(row);
+  }
+  return batch();
+}
+
+void BatchBuilder::take_sampled(int32_t row, int32_t sampled_row) {
+  check(row >= 0 && static_cast<size_t>(row) < arrays_.token_ids.size, "no such row");
+  arrays_.token_ids.data[row] = -1 - sampled_row;
+}
+
+std::span<const ops::SampleRow> BatchBuilder::put_requests(
+    std::span<const ops::SampleRow> requests) {
+  Arrays& a = arrays_;
+  check(requests.size() <= a.logit_rows.size, "more requests than rows of logits");
+  for (const ops::SampleRow& request : requests) a.requests.push_back(request);
+  while (a.requests.size < a.logit_rows.size) a.requests.push_back({.active = false});
+  return a.requests.span();
 }
 
 }  // namespace pelton::runtime

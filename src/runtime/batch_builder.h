@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "nn/step_batch.h"
+#include "ops/sample.h"
 #include "sched/step_plan.h"
 
 namespace pelton::runtime {
@@ -33,6 +34,14 @@ class BatchBuilder {
   // Valid until the next call; refers to the plan's block tables, which must live as long (unless
   // storage was given).
   nn::StepBatch build(const sched::StepPlan& plan);
+  // Of the batch built last, all of whose sequences have one row: adds sequences that store and
+  // read nothing, up to `rows`, each with a row of logits.
+  nn::StepBatch pad(int32_t rows);
+  // Names the token that `row` of the batch takes: what the last step sampled in its row
+  // `sampled_row`.
+  void take_sampled(int32_t row, int32_t sampled_row);
+  // Puts what the rows of logits ask for beside the batch; rows of padding ask for nothing.
+  std::span<const ops::SampleRow> put_requests(std::span<const ops::SampleRow> requests);
   // Bytes of the storage that the last batch uses.
   size_t used_bytes() const { return used_bytes_; }
 
@@ -64,12 +73,14 @@ class BatchBuilder {
     Array<int32_t> slots;
     Array<int32_t> logit_rows;
     Array<kernels::SequenceSlice> slices;
+    Array<ops::SampleRow> requests;
     Array<int32_t> tables;  // last: only its used part is sent
   };
   // Lays the arrays out from `base` (null: sizes only) and returns the bytes they take.
   static size_t lay_out(const BatchLimits& limits, bool with_tables, std::byte* base,
                         Arrays* arrays);
   const int32_t* table_of(const sched::SequenceStep& step);
+  nn::StepBatch batch();
 
   BatchLimits limits_;
   bool copies_tables_;

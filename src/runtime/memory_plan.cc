@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "memory/mirror.h"
+#include "runtime/graph_cache.h"
+
 namespace pelton::runtime {
 namespace {
 
@@ -61,6 +64,21 @@ BatchLimits batch_limits(const EngineShape& shape) {
           .max_sequences = shape.max_num_seqs,
           .max_model_len = shape.max_model_len,
           .block_tokens = shape.block_tokens};
+}
+
+size_t sampled_bytes(const EngineShape& shape) {
+  return static_cast<size_t>(shape.max_num_seqs) * (sizeof(int32_t) + sizeof(ops::SampleState));
+}
+
+void plan_device_side(const EngineShape& shape, const models::ModelConfig& config,
+                      MemoryPlan* plan) {
+  plan->inputs = BatchBuilder::storage_bytes(batch_limits(shape));
+  plan->sampled = sampled_bytes(shape);
+  plan->graphs =
+      shape.graphs ? planned_graph_bytes(shape.max_num_seqs, config.num_hidden_layers) : 0;
+  plan->pinned = memory::Mirror::pinned_bytes(plan->inputs) + 3 * plan->sampled +
+                 logit_bytes(shape, config.vocab_size);
+  plan->host += plan->inputs;
 }
 
 size_t logit_bytes(const EngineShape& shape, int32_t vocab_size) {

@@ -22,6 +22,7 @@ struct EngineShape {
   kernels::KvFormat kv_format = kernels::KvFormat::kF16;
   bool invariant = false;   // on a device: DeviceStep::invariant
   size_t memory_limit = 0;  // bytes of memory in all; 0 = what the context needs
+  bool graphs = true;       // on a device: decode steps are captured and replayed
 };
 
 // Weights, cache and scratch lie in the device's memory when `on_device` is set, else in anonymous
@@ -33,7 +34,9 @@ struct MemoryPlan {
   size_t scratch = 0;   // one step's arena
   size_t host = 0;      // tokenizer, tables, threads, program
   size_t inputs = 0;    // a step's integers: as much on the device as in pinned host memory
-  size_t pinned = 0;    // host memory that the device copies to and from: inputs and logits
+  size_t sampled = 0;   // on the device: tokens that a step chose there
+  size_t graphs = 0;    // captured decode steps
+  size_t pinned = 0;    // host memory that the device copies to and from
   size_t mapped_weights =
       0;  // used in place where the file is mapped; reclaimable by the system, not anonymous
 
@@ -45,7 +48,9 @@ struct MemoryPlan {
   size_t parameters = 0;
 
   size_t anonymous() const { return host + (on_device ? pinned : weights + kv_cache + scratch); }
-  size_t device() const { return on_device ? weights + kv_cache + scratch + inputs : 0; }
+  size_t device() const {
+    return on_device ? weights + kv_cache + scratch + inputs + sampled + graphs : 0;
+  }
   int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
 };
 
@@ -58,5 +63,10 @@ size_t plan_scratch(const models::Model& model, const EngineShape& shape, int th
 BatchLimits batch_limits(const EngineShape& shape);
 // Bytes of the logits that one step may give.
 size_t logit_bytes(const EngineShape& shape, int32_t vocab_size);
+// Bytes of the tokens, and their states, that one step may choose on a device.
+size_t sampled_bytes(const EngineShape& shape);
+// Fills in what a runner on a device takes besides weights, pages and scratch.
+void plan_device_side(const EngineShape& shape, const models::ModelConfig& config,
+                      MemoryPlan* plan);
 
 }  // namespace pelton::runtime

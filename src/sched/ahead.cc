@@ -13,6 +13,7 @@ bool Scheduler::Impl::awaits_its_end(const Unit& unit) {
 }
 
 std::span<const SequenceUpdate> Scheduler::Impl::commit_ahead(const StepPlan& plan) {
+  updates_.clear();  // those of the step before were told when it was resolved
   fold_back(plan, [](Sequence* sequence) {
     check(!sequence->pending, "a step is resolved before the next one is committed ahead");
     sequence->tokens.push_back(kPendingToken);
@@ -30,7 +31,7 @@ std::span<const SequenceUpdate> Scheduler::Impl::resolve(std::span<const Sampled
     sequence->tokens.back() = chosen.token;
     const FinishReason reason = stop_reason(*sequence);
     report(*sequence, 1, reason);
-    if (reason != FinishReason::kNone) end(sequence->unit);
+    if (reason != FinishReason::kNone) end_or_pad(sequence->unit);
   }
   return updates_;
 }

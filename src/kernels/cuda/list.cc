@@ -168,6 +168,7 @@ const DeviceKernels& device_kernels() {
                                              .gather_rows = gather_rows,
                                              .embedding = embedding,
                                              .append = append,
+                                             .take_tokens = take_tokens,
                                              .sample = sample,
                                              .prepare = prepare,
                                              .zeroed_bytes = kZeroedBytes};

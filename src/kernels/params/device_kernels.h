@@ -213,6 +213,14 @@ struct PrepareParams {
   AppendParams append;
 };
 
+// Ids of tokens that the last step sampled, put where this step names them: an id below 0 becomes
+// tokens[-1 - id].
+struct TakeTokensParams {
+  int32_t* ids = nullptr;  // [rows]
+  const int32_t* tokens = nullptr;
+  int64_t rows = 0;
+};
+
 template <typename Params>
 using Launch = Status (*)(const Params& params, device::Stream& stream);
 
@@ -229,6 +237,7 @@ struct DeviceKernels {
   Launch<GatherParams> gather_rows = nullptr;
   Launch<EmbeddingParams> embedding = nullptr;
   Launch<AppendParams> append = nullptr;
+  Launch<TakeTokensParams> take_tokens = nullptr;
   Launch<SampleParams> sample = nullptr;
   // All of norms, rope and append at once, for bf16 rows; null: they run one by one.
   Launch<PrepareParams> prepare = nullptr;

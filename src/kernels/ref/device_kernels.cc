@@ -339,6 +339,12 @@ bool multiplies(const device::Caps& /*caps*/, const MatmulProblem& p) {
   return !p.gated || p.out_type == DType::kBF16;
 }
 
+void take_rows(const TakeTokensParams& p) {
+  for (int64_t i = 0; i < p.rows; ++i) {
+    if (p.ids[i] < 0) p.ids[i] = p.tokens[-1 - p.ids[i]];
+  }
+}
+
 }  // namespace
 
 const DeviceKernels& device_kernels() {
@@ -360,6 +366,7 @@ const DeviceKernels& device_kernels() {
                                              .gather_rows = launch<GatherParams, gather>,
                                              .embedding = launch<EmbeddingParams, embed>,
                                              .append = launch<AppendParams, append_rows>,
+                                             .take_tokens = launch<TakeTokensParams, take_rows>,
                                              .sample = launch<SampleParams, sample_rows>};
   return kKernels;
 }

@@ -20,6 +20,9 @@ Status add(const AddParams& /*params*/, device::Stream& /*stream*/) { return abs
 Status gather_rows(const GatherParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status embedding(const EmbeddingParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status append(const AppendParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status take_tokens(const TakeTokensParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
 Status sample(const SampleParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status prepare(const PrepareParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status matmul_small_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
