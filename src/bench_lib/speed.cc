@@ -64,6 +64,41 @@ Status run_until(engine::Engine& engine, Progress& progress, Done done) {
   return progress.error;
 }
 
+// Steps of the timed parts of a row, and where their time went on a device.
+class StepFigures {
+ public:
+  explicit StepFigures(engine::Engine& engine) : engine_(engine) { engine_.time_steps(true); }
+  ~StepFigures() { engine_.time_steps(false); }
+  StepFigures(const StepFigures&) = delete;
+  StepFigures& operator=(const StepFigures&) = delete;
+
+  void begin() { before_ = engine_.metrics(); }
+  void end(double elapsed) {
+    const engine::EngineMetrics now = engine_.metrics();
+    steps_ += static_cast<double>(now.steps - before_.steps);
+    elapsed_ += elapsed;
+    waited_ += now.step_times.waited - before_.step_times.waited;
+    span_ += now.step_times.span - before_.step_times.span;
+    idle_ += now.step_times.idle - before_.step_times.idle;
+  }
+  void put(SpeedRow* row) const {
+    if (steps_ == 0) return;
+    row->step_seconds = elapsed_ / steps_;
+    if (span_ == 0) return;
+    row->host_seconds = (elapsed_ - waited_) / steps_;
+    row->idle_share = idle_ / span_;
+  }
+
+ private:
+  engine::Engine& engine_;
+  engine::EngineMetrics before_;
+  double steps_ = 0;
+  double elapsed_ = 0;
+  double waited_ = 0;
+  double span_ = 0;
+  double idle_ = 0;
+};
+
 // 0 where the limit was not measured.
 double arithmetic_seconds(double ops, const Roofline& roofline) {
   return roofline.int8_ops_per_second > 0 ? ops / roofline.int8_ops_per_second : 0.0;
@@ -165,6 +200,7 @@ Result<SpeedRow> prompt_speed(engine::Engine& engine, const Roofline& roofline, 
 Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, int32_t tokens,
                               int32_t sequences, int32_t depth, int repeats) {
   std::vector<double> seconds;
+  StepFigures figures(engine);
   for (int repeat = 0; repeat < repeats; ++repeat) {
     Progress progress;
     for (int32_t sequence = 0; sequence < sequences; ++sequence) {
@@ -181,12 +217,14 @@ Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, 
     if (Status s = run_until(engine, progress, all_started); !s.ok()) return s;
     const int64_t first = progress.tokens;
     const int64_t target = first + int64_t{tokens} * sequences;
+    figures.begin();
     const auto start = Clock::now();
     if (Status s = run_until(engine, progress, [&] { return progress.tokens >= target; });
         !s.ok()) {
       return s;
     }
     const double elapsed = seconds_between(start, Clock::now());
+    figures.end(elapsed);
     const auto decoded = static_cast<double>(progress.tokens - first);
     seconds.push_back(elapsed * static_cast<double>(tokens) * sequences / decoded);
     if (Status s = run_until(engine, progress, [&] { return progress.finished == sequences; });
@@ -200,7 +238,47 @@ Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, 
   Bound bound = decode_bound(work_model(engine.config(), engine.plan()), roofline, sequences,
                              std::max(depth, 1) + tokens / 2.0);
   bound.seconds *= tokens;
-  return make_row(std::move(name), static_cast<double>(tokens) * sequences, seconds, bound);
+  SpeedRow row = make_row(std::move(name), static_cast<double>(tokens) * sequences, seconds, bound);
+  figures.put(&row);
+  return row;
+}
+
+Result<SpeedRow> batched_prompt_speed(engine::Engine& engine, const Roofline& roofline,
+                                      int32_t sequences, int32_t tokens, int repeats) {
+  std::vector<double> seconds;
+  for (int repeat = 0; repeat <= repeats; ++repeat) {  // the first warms up
+    Progress progress;
+    const auto start = Clock::now();
+    for (int32_t i = 0; i < sequences; ++i) {
+      const auto seed = static_cast<uint64_t>(repeat * sequences + i) + 1;
+      auto id =
+          engine.submit(greedy_request(random_prompt(engine, tokens, seed), 1), record(progress));
+      if (!id.ok()) return id.status();
+    }
+    if (Status s = run_until(engine, progress, [&] { return progress.finished == sequences; });
+        !s.ok()) {
+      return s;
+    }
+    if (repeat > 0) seconds.push_back(seconds_between(start, Clock::now()));
+  }
+  Bound bound = prefill_bound(work_model(engine.config(), engine.plan()), roofline, tokens, 0,
+                              static_cast<double>(engine.options().max_num_batched_tokens));
+  bound.seconds *= sequences;
+  return make_row(fmt::format("pp{}x{}", sequences, tokens),
+                  static_cast<double>(sequences) * tokens, seconds, bound);
+}
+
+Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, int32_t input, int32_t output,
+                                         int repeats) {
+  const int32_t requests = 2 * engine.options().max_num_seqs;
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < requests; ++i)
+    prompts.push_back(random_prompt(engine, input, static_cast<uint64_t>(i) + 1));
+  auto row = offline_throughput(engine, prompts, output, repeats);
+  if (!row.ok()) return row;
+  row->name = fmt::format("offline_{}/{}", input, output);
+  row->tokens_per_second *= static_cast<double>(output) / (input + output);
+  return row;
 }
 
 Result<SpeedRow> offline_throughput(engine::Engine& engine,

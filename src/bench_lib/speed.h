@@ -39,6 +39,11 @@ struct SpeedRow {
   double limit = 0;              // tokens a second that the bound allows; 0 = none given
   bool memory_bound = false;
   double spread = 0;  // (largest - smallest) / median of the repetitions
+  // Of a decode row: seconds a step, and on a device those of them that the host worked and did not
+  // wait, and the device's idle share; below 0: not measured.
+  double step_seconds = -1;
+  double host_seconds = -1;
+  double idle_share = -1;
 };
 
 double median(std::vector<double> values);
@@ -54,6 +59,12 @@ Result<SpeedRow> prompt_speed(engine::Engine& engine, const Roofline& roofline, 
 // `sequences` sequences decode `tokens` tokens each, `depth` tokens into their context.
 Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, int32_t tokens,
                               int32_t sequences, int32_t depth, int repeats);
+// `sequences` prompts of `tokens` tokens together, to the last one's first token.
+Result<SpeedRow> batched_prompt_speed(engine::Engine& engine, const Roofline& roofline,
+                                      int32_t sequences, int32_t tokens, int repeats);
+// As many requests of equal lengths as the engine runs at once, twice over; generated tokens count.
+Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, int32_t input, int32_t output,
+                                         int repeats);
 // Prompts together, as many at once as the engine takes; prompt and generated tokens count.
 Result<SpeedRow> offline_throughput(engine::Engine& engine,
                                     const std::vector<std::vector<int32_t>>& prompts,

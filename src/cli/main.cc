@@ -263,6 +263,15 @@ Command add_bench(CLI::App& program) {
   app->add_option("--rows", options->rows, "which rows: pp, tg, batch, offline")
       ->delimiter(',')
       ->capture_default_str();
+  app->add_option("--weights", options->weights, "with --shape: bf16")->capture_default_str();
+  app->add_option("--save", options->save, "not supported: a shape's weights are not written");
+  app->add_option("--prefill", options->prefill,
+                  "rows of prompts that run together, e.g. 8x2048,2x8192")
+      ->delimiter(',');
+  app->add_option("--offline", options->lengths,
+                  "rows of offline throughput: input/output tokens, e.g. 128/128,1000/1000")
+      ->delimiter(',');
+  app->add_flag("--enforce-eager", options->enforce_eager, "on a GPU: no captured steps");
   app->add_option("--prompts", options->prompts,
                   "text file with a prompt a line, run together: the offline row");
   return {app, [options] { return run_bench(*options); }};

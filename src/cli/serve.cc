@@ -69,6 +69,7 @@ Result<engine::EngineOptions> serving_options(const ServeOptions& options,
     return invalid_argument("--batching: '" + options.batching + "' is not continuous or static");
   if (options.tensor_parallel_size != 1)
     return unsupported("--tensor-parallel-size: this build runs on one device");
+  engine->enforce_eager = options.enforce_eager;
   engine->static_batching = options.batching == "static";
   engine->max_waiting = std::max(engine->max_waiting, options.max_queue);
   if (options.common.max_model_len == 0)

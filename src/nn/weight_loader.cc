@@ -41,7 +41,13 @@ void convert_rows(const kernels::WeightMatrix& source, WeightFormat format, int6
   const size_t row_bytes = columns * static_cast<size_t>(weight_format_info(format).block_bytes);
   const size_t rows = out.size() / row_bytes;
   if (format == source.format) {
-    std::memcpy(out.data(), source.data + static_cast<size_t>(first_row) * row_bytes, out.size());
+    const std::byte* from = source.data + static_cast<size_t>(first_row) * row_bytes;
+    constexpr size_t kBytesPerItem = size_t{512} << 10;  // reading the file is shared out as well
+    const size_t pieces = (out.size() + kBytesPerItem - 1) / kBytesPerItem;
+    pool.parallel_for(static_cast<int64_t>(pieces), [&](int64_t piece, int) {
+      const size_t begin = static_cast<size_t>(piece) * kBytesPerItem;
+      std::memcpy(out.data() + begin, from + begin, std::min(kBytesPerItem, out.size() - begin));
+    });
     return;
   }
   constexpr size_t kRowsPerItem = 16;
