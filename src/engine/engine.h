@@ -39,7 +39,7 @@ struct EngineOptions {
   int32_t max_model_len = 0;  // 0 = min(model, 4096)
   int32_t max_num_seqs = 16;
   int32_t max_num_batched_tokens = 512;
-  int32_t max_logit_rows = 0;  // rows of a step that may ask for logits; 0 = max_num_seqs
+  int32_t max_logit_rows = 0;  // rows of a step that may ask for logits; at least max_num_seqs
   int32_t block_size = 32;     // tokens of a KV block
   int32_t num_kv_blocks = 0;   // 0 = max_num_seqs whole contexts, or what memory_limit leaves
   int32_t max_waiting = 256;

@@ -109,6 +109,36 @@ TEST(Engine, ManyCompletionsOfOnePrompt) {
   }
 }
 
+// More rows' logits than a step's scratch was planned for: they come over several steps, and their
+// neighbours do not notice.
+TEST(Engine, LogitsOfWholePromptsKeepToThePlan) {
+  EngineOptions options = small_options();
+  options.max_num_batched_tokens = 256;
+  options.max_num_seqs = 4;
+  auto engine = load_or_fail(small_model(), options);
+  ASSERT_NE(engine, nullptr);
+  std::string text;
+  for (const std::string& t : texts()) text += t + t;
+  Request asks = sampled(prompt_of(*engine, text), 3, 5);
+  asks.sampling.prompt_logprobs = 2;
+  const Outcome alone = run_request(*engine, asks);
+  const Outcome neighbour = run_request(*engine, sampled(prompt_of(*engine, text), 4, 20));
+  std::vector<Outcome> together(4);
+  for (size_t i = 0; i < 4; ++i) {
+    const Request request = i == 3 ? sampled(prompt_of(*engine, text), 4, 20) : asks;
+    ASSERT_TRUE(engine->submit(request, [&, i](const TokenEvent& e) { together[i].add(e); }).ok());
+  }
+  engine->run_until_idle();
+  for (size_t i = 0; i < 4; ++i) {
+    const Outcome& expected = i == 3 ? neighbour : alone;
+    ASSERT_EQ(together[i].completions.size(), 1u);
+    EXPECT_EQ(together[i].completions[0].finish, FinishReason::kLength);
+    EXPECT_EQ(together[i].completions[0].ids, expected.completions.at(0).ids);
+    EXPECT_EQ(together[i].prompt_logprobs.size(), expected.prompt_logprobs.size());
+  }
+  EXPECT_TRUE(engine->healthy());
+}
+
 TEST(Engine, PrefixHitEqualsMiss) {
   auto engine = load_or_fail(small_model(), small_options());
   ASSERT_NE(engine, nullptr);

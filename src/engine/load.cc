@@ -41,7 +41,7 @@ Status fill_defaults(const models::ModelConfig& config, EngineOptions* options) 
   if (options->max_num_batched_tokens > (1 << 20))
     return invalid_argument("max_num_batched_tokens must be at most 1048576");
   options->max_num_seqs = std::min(options->max_num_seqs, options->max_num_batched_tokens);
-  if (options->max_logit_rows == 0) options->max_logit_rows = options->max_num_seqs;
+  options->max_logit_rows = std::max(options->max_logit_rows, options->max_num_seqs);
   if (options->threads == 0) options->threads = available_threads();
   if (options->threads < 1 || options->threads > 1024) {
     return invalid_argument(fmt::format("threads must be 1 to 1024, not {}", options->threads));
@@ -178,6 +178,7 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
   scheduler_ = std::make_unique<sched::Scheduler>(
       sched::SchedulerConfig{.max_num_seqs = options_.max_num_seqs,
                              .max_num_batched_tokens = options_.max_num_batched_tokens,
+                             .max_logit_rows = options_.max_logit_rows,
                              .max_model_len = options_.max_model_len,
                              .block_tokens = options_.block_size,
                              .num_blocks = plan_.num_blocks,

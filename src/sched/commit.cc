@@ -26,6 +26,7 @@ void Scheduler::Impl::fold_back(const StepPlan& plan, FunctionRef<void(Sequence*
   for (Sequence* sequence : planned_) {
     if (!ended(*sequence->unit)) advance(sequence);
     sequence->scheduled = 0;
+    sequence->logit_rows = 0;
   }
   for (Sequence* sequence : planned_) {
     Unit* unit = sequence->unit;

@@ -16,6 +16,7 @@ const StepPlan& Scheduler::Impl::plan() {
   plan_.preempted.clear();
   ++plan_.step;
   budget_ = config_.max_num_batched_tokens;
+  logit_budget_ = config_.max_logit_rows > 0 ? config_.max_logit_rows : budget_;
   stalled_ = false;
   decode_running();
   extend_running();
@@ -40,7 +41,7 @@ void Scheduler::Impl::decode_running() {
 }
 
 void Scheduler::Impl::decode(Unit* unit) {
-  if (static_cast<int32_t>(unit->active_count()) > budget_) return;
+  if (static_cast<int32_t>(unit->active_count()) > std::min(budget_, logit_budget_)) return;
   if (!ensure_blocks(*unit, [&] { return blocks_needed_to_decode(*unit); })) {
     stalled_ = true;
     return;
@@ -63,9 +64,33 @@ void Scheduler::Impl::extend(Unit* unit) {
   for (Sequence& sequence : unit->active()) {
     if (sequence.index > 0 && beams && sequence.computed == 0) continue;  // waits for the first
     const int32_t left = sequence.size() - (beams ? 1 : 0) - sequence.computed;
-    const int32_t rows = std::min(budget_, left);
+    const int32_t rows = affordable(sequence, std::min(budget_, left));
     if (rows > 0 && !schedule(&sequence, rows)) return;
   }
+}
+
+// The row of the prompt's last token tells nothing about the prompt.
+bool Scheduler::Impl::wants_all_logits(const Sequence& sequence, int32_t rows) const {
+  const Job& job = *sequence.unit->job;
+  return job.prompt_logprobs && sequence.computed < job.prompt_length - 1 &&
+         sequence.computed + rows > job.prompt_logits && job.prompt_logits < job.prompt_length - 1;
+}
+
+bool Scheduler::Impl::would_sample(const Sequence& sequence, int32_t rows) const {
+  return sequence.computed + rows == sequence.size() && !sequence.unit->job->prompt_only;
+}
+
+int32_t Scheduler::Impl::logit_rows(const Sequence& sequence, int32_t rows) const {
+  if (wants_all_logits(sequence, rows)) return rows;
+  return would_sample(sequence, rows) ? 1 : 0;
+}
+
+// As many of `rows` as there are logits left for. A step's single tokens were placed before, and of
+// all sequences those leave at least one row's logits, so that somebody always moves.
+int32_t Scheduler::Impl::affordable(const Sequence& sequence, int32_t rows) const {
+  const int32_t wanted = logit_rows(sequence, rows);
+  if (wanted <= logit_budget_) return rows;
+  return wants_all_logits(sequence, rows) ? logit_budget_ : rows - 1;
 }
 
 bool Scheduler::Impl::schedule(Sequence* sequence, int32_t rows) {
@@ -115,9 +140,10 @@ void Scheduler::Impl::place_rows(Sequence* sequence, int32_t rows) {
   if (copy.source != kv::kNoBlock) plan_.copies.push_back({copy.source, copy.target});
   blocks_.grow(&sequence->table, int64_t{sequence->computed} + rows);
   sequence->scheduled = rows;
-  sequence->samples =
-      sequence->computed + rows == sequence->size() && !sequence->unit->job->prompt_only;
+  sequence->samples = would_sample(*sequence, rows);
+  sequence->logit_rows = logit_rows(*sequence, rows);
   budget_ -= rows;
+  logit_budget_ -= sequence->logit_rows;
   planned_.push_back(sequence);
 }
 
@@ -125,8 +151,6 @@ void Scheduler::Impl::write_plan() {
   plan_.sequences.clear();
   plan_.num_tokens = 0;
   for (const Sequence* sequence : planned_) {
-    const Job& job = *sequence->unit->job;
-    const int32_t end = sequence->computed + sequence->scheduled;
     SequenceStep step;
     step.sequence = sequence->id;
     step.first_position = sequence->computed;
@@ -135,9 +159,7 @@ void Scheduler::Impl::write_plan() {
                                static_cast<size_t>(sequence->scheduled));
     step.blocks = sequence->table.blocks;
     step.samples = sequence->samples;
-    // The row of the prompt's last token tells nothing about the prompt.
-    step.all_logits = job.prompt_logprobs && sequence->computed < job.prompt_length - 1 &&
-                      end > job.prompt_logits && job.prompt_logits < job.prompt_length - 1;
+    step.all_logits = wants_all_logits(*sequence, sequence->scheduled);
     plan_.sequences.push_back(step);
     plan_.num_tokens += sequence->scheduled;
     if (!ended(*sequence->unit)) stats_.scheduled_tokens += sequence->scheduled;

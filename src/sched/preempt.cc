@@ -78,6 +78,8 @@ void Scheduler::Impl::give_up_blocks(Unit* unit) {
 void Scheduler::Impl::preempt(Unit* unit) {
   for (Sequence& sequence : unit->members) {
     budget_ += sequence.scheduled;
+    logit_budget_ += sequence.logit_rows;
+    sequence.logit_rows = 0;
     sequence.scheduled = 0;
     sequence.samples = false;
   }

@@ -11,6 +11,8 @@ Scheduler::Impl::Impl(const SchedulerConfig& config)
                config.prefix_hash_bits}) {
   check(config.max_num_seqs > 0 && config.max_num_batched_tokens > 0 && config.max_model_len > 0,
         "a scheduler has slots, rows and a context");
+  check(config.max_logit_rows == 0 || config.max_logit_rows >= config.max_num_seqs,
+        "every sequence of a step may ask for one row's logits");
   const auto slots = static_cast<size_t>(config.max_num_seqs);
   running_.reserve(slots);
   planned_.reserve(slots);

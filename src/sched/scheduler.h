@@ -23,6 +23,9 @@ namespace pelton::sched {
 struct SchedulerConfig {
   int32_t max_num_seqs = 16;
   int32_t max_num_batched_tokens = 512;  // tokens of one step, decodes and prompt chunks together
+  // Rows of one step whose logits may be asked for, at least max_num_seqs; 0 = any number. Prompts
+  // that want all of theirs come in smaller chunks for it.
+  int32_t max_logit_rows = 0;
   int32_t max_model_len = 4096;
   int32_t block_tokens = 32;
   int32_t num_blocks = 0;

@@ -40,6 +40,10 @@ struct Scheduler::Impl {
   void decode(Unit* unit);
   void extend_running();
   void write_plan();
+  bool wants_all_logits(const Sequence& sequence, int32_t rows) const;
+  bool would_sample(const Sequence& sequence, int32_t rows) const;
+  int32_t logit_rows(const Sequence& sequence, int32_t rows) const;
+  int32_t affordable(const Sequence& sequence, int32_t rows) const;
   bool schedule(Sequence* sequence, int32_t rows);
   int32_t blocks_needed(const Sequence& sequence, int32_t rows) const;
   int32_t blocks_needed_to_decode(const Unit& unit) const;
@@ -125,6 +129,7 @@ struct Scheduler::Impl {
   std::vector<Sequence*> planned_;  // parallel to plan_.sequences
   bool outstanding_ = false;        // plan_ is not committed
   int32_t budget_ = 0;              // rows left in the step being planned
+  int32_t logit_budget_ = 0;        // of them, rows whose logits may be asked for
   bool stalled_ = false;            // a running unit found no block in the step being planned
   std::vector<SequenceUpdate> updates_;
   std::vector<SequenceUpdate> cancelled_;  // by the last cancel(); room for the widest request

@@ -92,6 +92,29 @@ TEST(Scheduler, PromptOnlyEndsWithLengthAndNoToken) {
   }
 }
 
+// What a step may compute in logits is planned memory: prompts that want all of theirs share it.
+TEST(Scheduler, LogitsOfPromptsKeepToTheLimit) {
+  SchedulerConfig config = small_config();
+  config.max_logit_rows = config.max_num_seqs;
+  Simulator sim(config);
+  Request asks = make_request(50, 4);
+  asks.sampling.prompt_logprobs = 1;
+  sim.observer = [&](const StepPlan& plan) {
+    int32_t logits = 0;
+    for (const SequenceStep& step : plan.sequences) {
+      const auto count = static_cast<int32_t>(step.tokens.size());
+      logits += step.all_logits ? count : static_cast<int32_t>(step.samples);
+    }
+    EXPECT_LE(logits, config.max_num_seqs);
+  };
+  std::vector<SequenceId> ids;
+  for (RequestId id = 1; id <= 3; ++id) ids.push_back(sim.add(id, asks).front());
+  ids.push_back(sim.add(4, make_request(30, 20)).front());
+  ASSERT_TRUE(sim.run(400)) << sim.error();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(sim.result(ids[i]).tokens.size(), 54u);
+  EXPECT_EQ(sim.result(ids[3]).tokens.size(), 50u);
+}
+
 TEST(Scheduler, EndsAtTheContextsEnd) {
   SchedulerConfig config = small_config();
   for (int32_t blocks : {128, 10}) {

@@ -46,10 +46,11 @@ struct Sequence {
   int32_t index = 0;            // completion index, or place in the beam group
   std::vector<int32_t> tokens;  // prompt first; capacity for the longest it can get
   kv::BlockTable table;
-  int32_t computed = 0;   // leading tokens whose keys and values are in the blocks
-  int32_t scheduled = 0;  // rows in the plan that is not yet committed
-  bool samples = false;   // that plan's last row chooses a token
-  int32_t lost = 0;       // computed tokens given up by the last preemption
+  int32_t computed = 0;    // leading tokens whose keys and values are in the blocks
+  int32_t scheduled = 0;   // rows in the plan that is not yet committed
+  int32_t logit_rows = 0;  // of them, rows whose logits are asked for
+  bool samples = false;    // that plan's last row chooses a token
+  int32_t lost = 0;        // computed tokens given up by the last preemption
   bool has_token = false;
   int32_t token = 0;     // chosen, not yet appended
   bool pending = false;  // the last token is kPendingToken

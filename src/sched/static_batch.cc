@@ -57,6 +57,8 @@ void Scheduler::Impl::place_padding() {
     }
     place_rows(&sequence, 1);
     sequence.samples = false;
+    logit_budget_ += sequence.logit_rows;
+    sequence.logit_rows = 0;
     ++stats_.padding_tokens;
   }
 }

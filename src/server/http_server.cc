@@ -49,7 +49,7 @@ class Session final : public ExchangeConnection, public std::enable_shared_from_
   awaitable<void> run();
   void wake() override { event_.cancel(); }
   void close_if_idle() {
-    if (idle_) socket_.cancel();
+    if (idle_) interrupt();
   }
   void sever() override {
     severed_ = true;
@@ -74,6 +74,11 @@ class Session final : public ExchangeConnection, public std::enable_shared_from_
   awaitable<Next> answer(std::shared_ptr<Exchange> exchange);
   awaitable<void> watch(std::shared_ptr<Exchange> exchange);
   awaitable<void> linger();
+  // Ends what waits for the socket; nothing when that is closed.
+  void interrupt() {
+    error_code ignored;
+    socket_.cancel(ignored);
+  }
   void arm(std::chrono::milliseconds time);
   void disarm();
   std::string_view buffered() const {
@@ -180,7 +185,7 @@ void Session::arm(std::chrono::milliseconds time) {
     const auto self = weak.lock();
     if (ec || !self || self->epoch_ != epoch) return;
     self->expired_ = true;
-    self->socket_.cancel();
+    self->interrupt();
   });
 }
 
@@ -476,7 +481,7 @@ awaitable<Session::Next> Session::answer(std::shared_ptr<Exchange> exchange) {
   }
   if (!guard.complete) co_return Next::kClose;
   while (watching_ && socket_.is_open()) {
-    socket_.cancel();
+    interrupt();
     event_.expires_at(asio::steady_timer::time_point::max());
     co_await event_.async_wait(kAwait);
   }
@@ -578,7 +583,12 @@ void Server::unwind() {
   for (const auto& periodic : periodic_) periodic->timer.cancel();
   for (Session* session : sessions_) session->sever();
   io_.restart();
-  while (!sessions_.empty() && io_.poll() > 0) {
+  for (size_t ran = 1; !sessions_.empty() && ran > 0;) {
+    try {
+      ran = io_.poll();
+    } catch (const std::exception&) {
+      // Of one task; the others go on.
+    }
   }
 }
 

@@ -1,11 +1,7 @@
 // The whole server in this process, with clients on sockets beside it: what the thread sanitizer
 // watches, and what needs a hand on the engine.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -16,66 +12,13 @@
 #include <random>
 #include <thread>
 
+#include "server/live_client.h"
 #include "server/service.h"
 
 namespace pelton::server {
 namespace {
 
 using namespace std::chrono_literals;
-
-// A connection to loopback; the answer is whatever comes until the server closes.
-class Client {
- public:
-  explicit Client(uint16_t port, int receive_buffer = 0) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval patience{.tv_sec = 120, .tv_usec = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    if (receive_buffer > 0)
-      setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof(receive_buffer));
-    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-  }
-  ~Client() { close(fd_); }
-  Client(const Client&) = delete;
-  Client& operator=(const Client&) = delete;
-
-  bool connected() const { return connected_; }
-  void send(std::string_view bytes) const {
-    while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    }
-  }
-  std::string read_some(size_t size) const {
-    std::string out(size, '\0');
-    const ssize_t got = recv(fd_, out.data(), out.size(), 0);
-    out.resize(got > 0 ? static_cast<size_t>(got) : 0);
-    return out;
-  }
-  std::string read_all() const {
-    std::string out;
-    for (std::string piece = read_some(65536); !piece.empty(); piece = read_some(65536))
-      out += piece;
-    return out;
-  }
-  void reset() const {
-    const linger now{.l_onoff = 1, .l_linger = 0};
-    setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-  }
-
- private:
-  int fd_;
-  bool connected_ = false;
-};
-
-std::string request(std::string_view path, const std::string& body) {
-  return fmt::format(
-      "POST {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}",
-      path, body.size(), body);
-}
 
 std::string completion(int tokens, bool stream, int n = 1) {
   return fmt::format(
@@ -154,10 +97,6 @@ class Live {
   std::thread thread_;
   Status outcome_;
 };
-
-bool says(const std::string& answer, int status) {
-  return answer.rfind(fmt::format("HTTP/1.1 {} ", status), 0) == 0;
-}
 
 // An event sink that does not return: a step that hangs, for as long as a test likes.
 class Hang {

@@ -153,6 +153,7 @@ BAD = [
     ({"logit_bias": {"1000000000": 1}}, "logit_bias"), ({"temperature": -1}, "temperature"), ({"min_tokens": 99}, "min_tokens"),
     ({"stop_token_ids": [8192]}, "stop_token_ids"), ({"unknown_thing": 1}, "unknown_thing"),
     ({"response_format": {"type": "json_object"}}, "response_format"), ({"guided_regex": "a"}, "guided_regex"),
+    ({"chat_template": "{{ messages }}"}, "chat_template"),
 ]
 
 

@@ -45,6 +45,8 @@ SchedulerConfig read_config(Bytes* bytes) {
   config.prefix_hash_bits = (flags & 8) == 0 ? 128 : (flags >> 4) & 3;
   config.priority_aging_steps = (flags & 64) == 0 ? 20 : 0;
   config.max_waiting = 32;
+  // As few as may be, or as many as one likes.
+  if ((flags & 128) == 0) config.max_logit_rows = config.max_num_seqs;
   config.end_ids = {0};
   return config;
 }
@@ -128,6 +130,8 @@ class Script {
     const int64_t longest =
         std::min<int64_t>(length + request.sampling.max_tokens, config_.max_model_len);
     // Alone a sequence computes what it has, perhaps once more, and then a token a step.
+    // Logits of a whole prompt may come a row a step.
+    if (request.sampling.prompt_logprobs >= 0) bound_ += 2 * length;
     bound_ += static_cast<int64_t>(ids.size()) * (4 + 2 * longest / config_.max_num_batched_tokens +
                                                   2 * (longest - length + 1) + longest);
     requests_.push_back({std::move(request), std::move(ids)});
@@ -182,6 +186,7 @@ class Script {
       config.block_tokens = 16;
       config.max_num_seqs = 16;
       config.max_num_batched_tokens = 512;
+      config.max_logit_rows = 0;
       config.enable_prefix_caching = false;
       config.static_batching = false;
       Simulator solo(config, kVocab);

@@ -102,6 +102,17 @@ void Simulator::write_rows(const StepPlan& plan) {
   if (rows != plan.num_tokens || rows > config_.max_num_batched_tokens) {
     fail(fmt::format("{} rows planned, {} counted", rows, plan.num_tokens));
   }
+  int32_t logits = 0;
+  for (const SequenceStep& step : plan.sequences) {
+    if (step.all_logits) {
+      logits += static_cast<int32_t>(step.tokens.size());
+    } else if (step.samples) {
+      ++logits;
+    }
+  }
+  if (config_.max_logit_rows > 0 && logits > config_.max_logit_rows) {
+    fail(fmt::format("logits of {} rows planned, {} allowed", logits, config_.max_logit_rows));
+  }
   if (static_cast<int32_t>(plan.sequences.size()) > config_.max_num_seqs)
     fail("too many sequences");
   most_rows_ = std::max(most_rows_, rows);
