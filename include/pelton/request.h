@@ -32,11 +32,18 @@ struct TokenLogprobs {
   std::vector<TokenLogprob> top;
 };
 
+// What a request wants of its prompt's final hidden states (after the last norm) instead of text:
+// the last token's, or the mean over all tokens.
+enum class Pooling { kNone, kLast, kMean };
+
 struct Request {
   std::vector<int32_t> prompt_ids = {};
   SamplingParams sampling = {};
   int32_t priority = 0;         // lower runs first
   std::string cache_salt = {};  // prefix-cache entries are shared only among equal salts
+  // With pooling: of `sampling` nothing is used, there is one completion, and its only event holds
+  // the embedding and the finish. The prompt must leave room for one token.
+  Pooling pooling = Pooling::kNone;
 };
 
 struct Usage {
@@ -81,8 +88,10 @@ struct TokenEvent {
   // (token -1).
   std::vector<TokenLogprobs> prompt_logprobs;
   FinishReason finish = FinishReason::kNone;
-  Usage usage;   // of this completion so far; complete on the finish
-  Status error;  // set when finish == kError
+  int32_t stopped_by = -1;       // with kStop: which of SamplingParams::stop was met; -1 = none
+  std::vector<float> embedding;  // of a pooling request, [hidden_size], not normalised
+  Usage usage;                   // of this completion so far; complete on the finish
+  Status error;                  // set when finish == kError
   // With a finish; valid while the event is being delivered.
   const RequestTimeline* timeline = nullptr;
 };

@@ -44,6 +44,7 @@ struct SamplingParams {
   std::vector<std::string> stop;  // the text ends before the first of these
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
+  bool skip_special_tokens = true;  // control tokens leave no text
 
   std::optional<uint64_t> seed;  // unset: the engine draws one and reports it
   int32_t n = 1;                 // independent completions of one prompt

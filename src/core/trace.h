@@ -12,6 +12,8 @@ namespace pelton {
 class TraceSink {
  public:
   virtual ~TraceSink() = default;
+  // Whether a tensor of this name is wanted; others need not be copied from a device.
+  virtual bool wants(int /*layer*/, std::string_view /*name*/) const { return true; }
   // `layer` is -1 outside the layer stack ("embedding", "final_norm", "logits"). The tensor lives
   // during the call only.
   virtual void on_tensor(int layer, std::string_view name, const Tensor& tensor) = 0;

@@ -38,6 +38,18 @@ bool needs_host_sampling(const SamplingParams& p) {
   return reshapes || p.logprobs >= 0 || p.prompt_logprobs >= 0 || p.num_beams > 1;
 }
 
+// A pooling request runs as one for a single token, whose row is that of the prompt's end; a mean
+// wants the rows before it too.
+SamplingParams pooling_params(Pooling pooling) {
+  SamplingParams params;
+  params.max_tokens = 1;
+  params.temperature = 0.0f;
+  params.ignore_eos = true;
+  params.seed = 0;
+  if (pooling == Pooling::kMean) params.prompt_logprobs = 0;
+  return params;
+}
+
 // An exception that leaves a step could not even be told to its requests: what the scheduler holds
 // may be half of a step.
 struct UnhealthyUnlessDone {
@@ -56,6 +68,7 @@ struct UnhealthyUnlessDone {
 
 Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSink sink) {
   const int32_t vocab_size = config().vocab_size;
+  if (request.pooling != Pooling::kNone) request.sampling = pooling_params(request.pooling);
   if (Status s = validate(request.sampling, vocab_size, options_.max_model_len); !s.ok()) return s;
   for (size_t i = 0; i < request.prompt_ids.size(); ++i) {
     const int32_t id = request.prompt_ids[i];
@@ -77,15 +90,16 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
     const int32_t room = std::min(sampling.max_tokens, options_.max_model_len - prompt_length);
     live->beams.emplace(sampling, live->stop_ids, std::max(1, room));
   }
-  if (sampling.prompt_logprobs >= 0) live->prompt_logprobs.resize(request.prompt_ids.size());
+  if (sampling.prompt_logprobs >= 0 && request.pooling == Pooling::kNone)
+    live->prompt_logprobs.resize(request.prompt_ids.size());
   live->sink = std::move(sink);
   for (int32_t i = 0; i < sampling.n; ++i) {
     live->completions.emplace_back(StopText(loaded_->tokenizer(), sampling.stop,
                                             sampling.include_stop_str_in_output,
-                                            /*skip_special_tokens=*/true));
+                                            sampling.skip_special_tokens));
   }
   live->open = sampling.n;
-  live->host_sampled = needs_host_sampling(sampling);
+  live->host_sampled = needs_host_sampling(sampling) || request.pooling != Pooling::kNone;
   live->request = std::move(request);
   return live;
 }
@@ -160,9 +174,16 @@ LiveRequest* Engine::owner_of(sched::SequenceId sequence) {
   return found == owners_.end() ? nullptr : found->second;
 }
 
-Status Engine::forward(const sched::StepPlan& plan, Tensor* logits) {
+bool Engine::pools(const sched::StepPlan& plan) {
+  return std::any_of(plan.sequences.begin(), plan.sequences.end(), [&](const auto& step) {
+    const LiveRequest* live = owner_of(step.sequence);
+    return live != nullptr && live->request.pooling != Pooling::kNone;
+  });
+}
+
+Status Engine::forward(const sched::StepPlan& plan, bool keep_hidden, Tensor* logits) {
   try {
-    auto result = runner_->run(plan);
+    auto result = runner_->run(plan, keep_hidden);
     if (result.ok()) {
       *logits = *result;
     } else if (runner_->device_fault().ok()) {
@@ -202,9 +223,10 @@ bool Engine::step_alone(std::unique_lock<std::mutex>& lock) {
   Tensor logits;
   Status status;
   if (worked) {
+    const bool keep_hidden = pools(plan);
     lock.unlock();
     StepTime time{.begin = StepClock::now(), .end = {}};
-    status = forward(plan, &logits);
+    status = forward(plan, keep_hidden, &logits);
     time.end = StepClock::now();
     lock.lock();
     note_times(plan, time);

@@ -169,7 +169,8 @@ class Engine {
   bool step_alone(std::unique_lock<std::mutex>& lock);
 
   // The parts of a step, all under the lock but the forward itself.
-  Status forward(const sched::StepPlan& plan, Tensor* logits);
+  bool pools(const sched::StepPlan& plan);
+  Status forward(const sched::StepPlan& plan, bool keep_hidden, Tensor* logits);
   void note_times(const sched::StepPlan& plan, const StepTime& time);
   void observe(const sched::StepPlan& plan, const Tensor& logits);
   Status choose_tokens(const sched::StepPlan& plan, const Tensor& logits);
@@ -179,6 +180,8 @@ class Engine {
   void fold(Draw& d);
   void take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& step, size_t index,
                             const Tensor& logits);
+  void pool_rows(LiveRequest& live, const sched::SequenceStep& step, size_t index);
+  static std::vector<float> embedding_of(const LiveRequest& live);
   void advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits);
   void publish(const sched::SequenceUpdate& update);
   void publish_or_fail(const sched::SequenceUpdate& update);

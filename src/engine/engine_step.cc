@@ -57,7 +57,11 @@ void Engine::draw_tokens(const sched::StepPlan& plan, const Tensor& logits) {
     const sched::SequenceStep& step = plan.sequences[i];
     LiveRequest* live = owner_of(step.sequence);
     if (live == nullptr || live->open == 0) continue;
-    if (step.all_logits) take_prompt_logprobs(*live, step, i, logits);
+    if (live->request.pooling != Pooling::kNone) {
+      pool_rows(*live, step, i);
+    } else if (step.all_logits) {
+      take_prompt_logprobs(*live, step, i, logits);
+    }
     if (!step.samples) continue;
     if (live->beams) {
       if (!contains(beam_groups_, live)) beam_groups_.push_back(live);
@@ -116,6 +120,33 @@ void Engine::take_prompt_logprobs(LiveRequest& live, const sched::SequenceStep& 
     live.prompt_logprobs[next] = sampling::row_logprobs(
         row_of(logits, range.first + j), prompt[next], live.request.sampling.prompt_logprobs);
   }
+}
+
+void Engine::pool_rows(LiveRequest& live, const sched::SequenceStep& step, size_t index) {
+  const Tensor& hidden = runner_->hidden();
+  const auto range = runner_->logit_range(index);
+  const auto size = static_cast<size_t>(hidden.row_elements());
+  const int32_t first =
+      step.first_position + static_cast<int32_t>(step.tokens.size()) - range.count;
+  live.pooled.resize(size);
+  for (int32_t j = 0; j < range.count; ++j) {
+    // Rows may come again after a preemption.
+    if (live.request.pooling == Pooling::kMean && first + j != live.pooled_rows) continue;
+    const float* row = hidden.row_f32(range.first + j);
+    for (size_t k = 0; k < size; ++k) live.pooled[k] += static_cast<double>(row[k]);
+    ++live.pooled_rows;
+  }
+}
+
+std::vector<float> Engine::embedding_of(const LiveRequest& live) {
+  const auto wanted = live.request.pooling == Pooling::kMean
+                          ? static_cast<int32_t>(live.request.prompt_ids.size())
+                          : 1;
+  check(live.pooled_rows == wanted, "every row of a prompt is pooled once");
+  std::vector<float> out(live.pooled.size());
+  for (size_t k = 0; k < out.size(); ++k)
+    out[k] = static_cast<float>(live.pooled[k] / static_cast<double>(wanted));
+  return out;
 }
 
 void Engine::advance_beams(LiveRequest& live, const sched::StepPlan& plan, const Tensor& logits) {
@@ -215,6 +246,8 @@ void Engine::publish(const sched::SequenceUpdate& update) {
   completion.usage.completion_tokens += static_cast<int64_t>(event.tokens.size());
   metrics_.generated_tokens += static_cast<int64_t>(event.tokens.size());
   FinishReason finish = update.finish;
+  if (live->request.pooling != Pooling::kNone && finish == FinishReason::kLength)
+    event.embedding = embedding_of(*live);
   // The token that ends a sequence is part of its ids, not of its text.
   const size_t shown =
       event.tokens.size() - (finish == FinishReason::kStop && !event.tokens.empty() ? 1 : 0);
@@ -222,6 +255,7 @@ void Engine::publish(const sched::SequenceUpdate& update) {
   for (size_t i = 0; i < shown; ++i) event.text += completion.text.push(event.tokens[i]);
   live->timeline.note_detokenized(StepClock::now() - began);
   if (completion.text.stopped()) {
+    event.stopped_by = completion.text.stopped_by();
     if (finish == FinishReason::kNone) scheduler_->finish(update.sequence, FinishReason::kStop);
     finish = FinishReason::kStop;
   }

@@ -43,6 +43,8 @@ struct LiveRequest {
   TimelineKeeper timeline;
   std::vector<int32_t> reached;  // one a sequence: tokens of it that were computed once
   std::vector<TokenLogprobs> prompt_logprobs;  // filled as chunks run, moved into the first event
+  std::vector<double> pooled;                  // of a pooling request: sum of the rows seen so far
+  int32_t pooled_rows = 0;                     // those are the prompt's first so many
   std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
   int32_t open = 0;               // completions without their last event
   bool cancelled = false;         // asked for; the next step ends it

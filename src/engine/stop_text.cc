@@ -9,9 +9,7 @@ StopText::StopText(std::shared_ptr<const text::Tokenizer> tokenizer, std::vector
                    bool include_stop, bool skip_special_tokens)
     : detokenizer_(std::move(tokenizer), skip_special_tokens),
       stops_(std::move(stops)),
-      include_stop_(include_stop) {
-  std::erase(stops_, std::string{});
-}
+      include_stop_(include_stop) {}
 
 std::string StopText::push(int32_t token) {
   if (stopped_) return {};
@@ -31,11 +29,14 @@ std::string StopText::release() {
   // The earliest stop in the held text wins; among those that begin there, the longest.
   size_t cut = std::string::npos;
   size_t length = 0;
-  for (const std::string& stop : stops_) {
+  for (size_t i = 0; i < stops_.size(); ++i) {
+    const std::string& stop = stops_[i];
+    if (stop.empty()) continue;
     const size_t at = held_.find(stop);
     if (at < cut || (at == cut && at != std::string::npos && stop.size() > length)) {
       cut = at;
       length = stop.size();
+      stopped_by_ = static_cast<int32_t>(i);
     }
   }
   if (cut != std::string::npos) {
@@ -46,6 +47,7 @@ std::string StopText::release() {
   // Longest tail that is a proper beginning of a stop string stays.
   size_t keep = 0;
   for (const std::string& stop : stops_) {
+    if (stop.empty()) continue;
     for (size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n) {
       if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) {
         keep = n;

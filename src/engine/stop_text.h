@@ -2,6 +2,7 @@
 // and never a character that could still turn out to belong to one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ class StopText {
   // What was held back, at the end of the generation.
   std::string finish();
   bool stopped() const { return stopped_; }
+  // Which stop string that was; -1 before.
+  int32_t stopped_by() const { return stopped_by_; }
 
  private:
   std::string release();
@@ -29,6 +32,7 @@ class StopText {
   bool include_stop_;
   std::string held_;
   bool stopped_ = false;
+  int32_t stopped_by_ = -1;
 };
 
 }  // namespace pelton::engine

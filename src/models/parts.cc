@@ -33,6 +33,7 @@ Tensor TokenHead::embed(ops::StepContext& context, const nn::StepBatch& batch) c
 }
 
 Tensor TokenHead::logits(ops::StepContext& context, const Tensor& normed) const {
+  context.trace("final_norm", normed);
   const Tensor out = head_.logits(context, normed);
   if (soft_cap_ > 0.0f) must(ops::soft_cap(context, out, soft_cap_));
   context.trace("logits", out);

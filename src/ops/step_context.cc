@@ -17,6 +17,7 @@ const kernels::DeviceKernels& cuda_kernels() { return kernels::cuda::device_kern
 size_t zeroed_bytes(const kernels::DeviceKernels& kernels) { return kernels.zeroed_bytes; }
 
 void StepContext::show(std::string_view name, const Tensor& tensor) const {
+  if (!sink->wants(layer, name)) return;
   if (device == nullptr) return sink->on_tensor(layer, name, tensor);
   const int64_t columns = tensor.row_elements();
   const auto count = static_cast<size_t>(tensor.num_rows() * columns);

@@ -81,12 +81,30 @@ Status Runner::take_device_side(const MemoryPlan& plan, memory::Mirror inputs) {
   return {};
 }
 
-ops::StepContext Runner::context(memory::StepArena& arena, const ops::DeviceStep* device) const {
+bool Runner::HiddenCapture::wants(int layer, std::string_view name) const {
+  return (layer < 0 && name == "final_norm") || (next != nullptr && next->wants(layer, name));
+}
+
+void Runner::HiddenCapture::on_tensor(int layer, std::string_view name, const Tensor& tensor) {
+  if (layer < 0 && name == "final_norm") {
+    const auto columns = static_cast<size_t>(tensor.row_elements());
+    values.resize(static_cast<size_t>(tensor.num_rows()) * columns);
+    for (int64_t t = 0; t < tensor.num_rows(); ++t)
+      std::copy_n(tensor.row_f32(t), columns, values.data() + static_cast<size_t>(t) * columns);
+    hidden = tensor;
+    hidden.data = values.data();
+    hidden.row_stride = tensor.row_elements();
+  }
+  if (next != nullptr && next->wants(layer, name)) next->on_tensor(layer, name, tensor);
+}
+
+ops::StepContext Runner::context(memory::StepArena& arena, const ops::DeviceStep* device,
+                                 TraceSink* sink) const {
   return {.arena = arena,
           .pool = pool_,
           .cpu = ops::kernels_of(options_.isa),
           .activations = options_.activations,
-          .sink = sink_,
+          .sink = sink,
           .device = device};
 }
 
@@ -100,18 +118,20 @@ ops::DeviceStep Runner::device_step() const {
           .invariant = options_.shape.invariant};
 }
 
-Result<Tensor> Runner::run(const sched::StepPlan& plan) {
-  if (options_.backend != nullptr) return run_on_device(plan);
+Result<Tensor> Runner::run(const sched::StepPlan& plan, bool keep_hidden) {
+  capture_.next = sink_;
+  TraceSink* sink = keep_hidden ? &capture_ : sink_;
+  if (options_.backend != nullptr) return run_on_device(plan, sink);
   for (const sched::BlockCopy& copy : plan.copies) {
     if (Status s = pages_.copy_block(copy.source, copy.target); !s.ok()) return s;
   }
   const nn::StepBatch batch = builder_.build(plan);
   memory::StepArena arena(scratch_.bytes());
-  ops::StepContext step = context(arena, nullptr);
+  ops::StepContext step = context(arena, nullptr, sink);
   return model_.forward(batch, pages_, step);
 }
 
-Result<Tensor> Runner::run_on_device(const sched::StepPlan& plan) {
+Result<Tensor> Runner::run_on_device(const sched::StepPlan& plan, TraceSink* sink) {
   check(under_way_ == 0, "logits come to the host when no other step is under way");
   device::Stream& stream = options_.backend->stream();
   for (const sched::BlockCopy& copy : plan.copies) {
@@ -121,7 +141,7 @@ Result<Tensor> Runner::run_on_device(const sched::StepPlan& plan) {
   if (Status s = device_.inputs.upload(stream, builder_.used_bytes()); !s.ok()) return s;
   memory::StepArena arena(device_.scratch.bytes());
   const ops::DeviceStep device = device_step();
-  ops::StepContext step = context(arena, &device);
+  ops::StepContext step = context(arena, &device, sink);
   Tensor logits = model_.forward(batch, pages_, step);
   const size_t bytes =
       static_cast<size_t>(logits.num_rows() * logits.row_elements()) * sizeof(float);
@@ -171,7 +191,7 @@ Status Runner::launch(const sched::StepPlan& plan, std::span<const ops::SampleRo
 Status Runner::queue_sampled(const nn::StepBatch& batch, std::span<const ops::SampleRow> requests) {
   memory::StepArena arena(device_.scratch.bytes());
   const ops::DeviceStep device = device_step();
-  ops::StepContext step = context(arena, &device);
+  ops::StepContext step = context(arena, &device, nullptr);
   auto* tokens = reinterpret_cast<int32_t*>(device_.sampled.bytes().data());
   if (Status s = ops::take_tokens(step, batch.token_ids, tokens); !s.ok()) return s;
   const Tensor logits = model_.forward(batch, pages_, step);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -55,8 +56,11 @@ class Runner {
 
   // Logits of the plan's sampling sequences and of every row of those with all_logits, [rows,
   // vocab_size] f32 in host memory, in plan order; valid until the next run. Errors are the
-  // device's. No launched step is under way.
-  Result<Tensor> run(const sched::StepPlan& plan);
+  // device's. No launched step is under way. With `keep_hidden` the same rows' final hidden states
+  // are kept for hidden().
+  Result<Tensor> run(const sched::StepPlan& plan, bool keep_hidden = false);
+  // [rows, hidden_size] f32 in host memory, of the last run with keep_hidden; valid until the next.
+  const Tensor& hidden() const { return capture_.hidden; }
   // Rows of the last run's logits that belong to plan.sequences[i].
   BatchBuilder::LogitRange logit_range(size_t i) const { return builder_.logit_ranges()[i]; }
 
@@ -110,9 +114,20 @@ class Runner {
          kv::KvPages pages, BatchBuilder builder);
   Status take_device_side(const MemoryPlan& plan, memory::Mirror inputs);
 
-  ops::StepContext context(memory::StepArena& arena, const ops::DeviceStep* device) const;
+  // Keeps the final hidden states that a forward names, and shows a sink from outside everything.
+  struct HiddenCapture final : TraceSink {
+    bool wants(int layer, std::string_view name) const override;
+    void on_tensor(int layer, std::string_view name, const Tensor& tensor) override;
+    TraceSink* next = nullptr;
+    Tensor hidden;
+    std::vector<float> values;  // hidden's
+  };
+
+  // `sink` is null where nobody looks.
+  ops::StepContext context(memory::StepArena& arena, const ops::DeviceStep* device,
+                           TraceSink* sink) const;
   ops::DeviceStep device_step() const;
-  Result<Tensor> run_on_device(const sched::StepPlan& plan);
+  Result<Tensor> run_on_device(const sched::StepPlan& plan, TraceSink* sink);
   Status queue_sampled(const nn::StepBatch& batch, std::span<const ops::SampleRow> requests);
   void name_pending(const sched::StepPlan& plan);
   Status queue_answer(size_t count);
@@ -126,6 +141,7 @@ class Runner {
   DeviceSide device_;
   BatchBuilder builder_;
   TraceSink* sink_ = nullptr;
+  HiddenCapture capture_;
   GraphCache graphs_;
   std::vector<sched::SequenceId> sampled_;  // by the step launched last, by row of `sampled`
   int under_way_ = 0;
