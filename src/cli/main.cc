@@ -367,6 +367,38 @@ void add_vllm_options(CLI::App* app, ServeOptions* options) {
   app->add_flag("--enforce-eager", options->enforce_eager, "always so on a CPU");
   app->add_flag("--disable-log-requests", options->disable_log_requests,
                 "always so without --request-log");
+  // Read, told in one line, and left alone: they choose among things that are one here.
+  for (const char* name :
+       {"--enable-auto-tool-choice", "--enable-reasoning", "--enable-chunked-prefill",
+        "--enable-prefix-caching", "--trust-remote-code", "--disable-log-stats",
+        "--no-enable-log-requests", "--disable-uvicorn-access-log", "--async-scheduling",
+        "--disable-frontend-multiprocessing", "--disable-custom-all-reduce",
+        "--use-v2-block-manager", "--disable-fastapi-docs"}) {
+    app->add_flag_callback(name, [options, name] { options->left_alone.emplace_back(name); })
+        ->group("");
+  }
+  for (const char* name :
+       {"--swap-space", "--tokenizer-mode", "--load-format", "--max-seq-len-to-capture",
+        "--max-log-len", "--uvicorn-log-level", "--distributed-executor-backend", "--revision",
+        "--download-dir", "--generation-config", "--compilation-config", "--scheduling-policy",
+        "--num-scheduler-steps", "--response-role", "--task", "--runner"}) {
+    const auto take = [options, name](const std::string&) {
+      options->left_alone.emplace_back(name);
+    };
+    app->add_option_function<std::string>(name, take)->group("");
+  }
+}
+
+void add_model_options(CLI::App* app, ServeOptions* options) {
+  app->add_option("--tool-call-parser", options->tool_call_parser,
+                  "how the model writes calls of tools: auto, none, hermes, llama3_json, mistral, "
+                  "deepseek_v3, deepseek_v31, pythonic")
+      ->capture_default_str();
+  app->add_option("--reasoning-parser", options->reasoning_parser,
+                  "how it writes reasoning: auto, none, qwen3, deepseek_r1, mistral, ...")
+      ->capture_default_str();
+  app->add_option("--pooling", options->pooling, "of embeddings: last or mean")
+      ->capture_default_str();
 }
 
 Command add_serve(CLI::App& program) {
@@ -394,6 +426,8 @@ Command add_serve(CLI::App& program) {
                   "PEM file of the certificate and its chain: HTTPS");
   app->add_option("--ssl-keyfile", options->ssl_keyfile,
                   "PEM file of its unencrypted key; in --ssl-certfile otherwise");
+  app->add_option("--api-key", options->api_keys,
+                  "such a key; others on this machine can read it: better a file");
   app->add_option("--allowed-hosts", options->allowed_hosts,
                   "names in Host headers beside loopback ones; * = any");
   app->add_option("--allowed-origins", options->allowed_origins,
@@ -434,6 +468,7 @@ Command add_serve(CLI::App& program) {
   app->add_option("--metrics-names", options->metrics_names,
                   "pelton, or vllm: vLLM's names of metrics beside our own")
       ->capture_default_str();
+  add_model_options(app, options.get());
   add_vllm_options(app, options.get());
   return {app, [options] { return run_serve(*options, kVersion); }};
 }

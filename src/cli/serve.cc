@@ -1,6 +1,7 @@
 #include "cli/serve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include "cli/plan.h"
 #include "cli/self_check.h"
 #include "server/service.h"
+#include "text/output/output_parser.h"
 
 namespace pelton::cli {
 namespace {
@@ -78,7 +80,44 @@ Result<engine::EngineOptions> serving_options(const ServeOptions& options,
   return engine;
 }
 
-// `own_key`: one more key beside the file's, if there is a file.
+Status read_parsers(const ServeOptions& options, server::ServiceOptions* service) {
+  if (options.tool_call_parser != "auto") {
+    service->calls = text::call_format(options.tool_call_parser);
+    if (!service->calls)
+      return invalid_argument("--tool-call-parser: '" + options.tool_call_parser +
+                              "' is not one of auto, " + text::call_format_names());
+  }
+  if (options.reasoning_parser != "auto") {
+    service->reasoning = text::reasoning_format(options.reasoning_parser);
+    if (!service->reasoning)
+      return invalid_argument("--reasoning-parser: '" + options.reasoning_parser +
+                              "' is not one of auto, " + text::reasoning_format_names());
+  }
+  if (options.pooling != "last" && options.pooling != "mean")
+    return invalid_argument("--pooling: '" + options.pooling + "' is not last or mean");
+  service->pooling = options.pooling == "mean" ? Pooling::kMean : Pooling::kLast;
+  return {};
+}
+
+// `own_key`: one more key beside those that were given, if any were.
+Status read_keys(const ServeOptions& options, const std::string& own_key,
+                 server::ServiceOptions* service) {
+  if (options.api_keys.empty() && options.api_key_file.empty()) return {};
+  std::string lines;
+  if (!options.api_key_file.empty()) {
+    auto text = read_file(options.api_key_file, kMaxKeyFile);
+    if (!text.ok()) return text.status();
+    lines = *text + "\n";
+  }
+  for (const std::string& key : options.api_keys) lines += key + "\n";
+  auto keys = server::KeyRing::parse(lines + own_key);
+  if (!keys.ok())
+    return keys.status().with_context(options.api_key_file.empty() ? "--api-key"
+                                                                   : options.api_key_file);
+  service->keys = std::move(keys).value();
+  return {};
+}
+
 Result<server::ServiceOptions> service_options(const ServeOptions& options, const char* version,
                                                const std::string& own_key) {
   server::ServiceOptions service;
@@ -110,12 +149,8 @@ Result<server::ServiceOptions> service_options(const ServeOptions& options, cons
     if (!log.ok()) return log.status();
     service.request_log = std::move(log).value();
   }
-  if (options.api_key_file.empty()) return service;
-  auto text = read_file(options.api_key_file, kMaxKeyFile);
-  if (!text.ok()) return text.status();
-  auto keys = server::KeyRing::parse(*text + "\n" + own_key);
-  if (!keys.ok()) return keys.status().with_context(options.api_key_file);
-  service.keys = std::move(keys).value();
+  if (Status s = read_parsers(options, &service); !s.ok()) return s;
+  if (Status s = read_keys(options, own_key, &service); !s.ok()) return s;
   return service;
 }
 
@@ -152,16 +187,16 @@ Status run_serve(ServeOptions options, const char* version) {
   auto engine = engine::Engine::load(std::move(files).value(), *engine_opts);
   if (!engine.ok()) return engine.status();
   for (const std::string& warning : (*engine)->warnings()) print_error("warning: " + warning);
-  // Room for a whole context, eight bytes a token four times over.
-  auto& body = service_opts->http.limits.body_bytes;
-  body = std::max(body, size_t{32} * static_cast<size_t>((*engine)->options().max_model_len));
+  if (!options.left_alone.empty())
+    print_error(fmt::format("warning: left alone, because they need nothing here: {}",
+                            fmt::join(options.left_alone, ", ")));
   auto service = server::Service::create(**engine, std::move(service_opts).value());
   if (!service.ok()) return service.status();
   if (options.self_test) {
+    const bool keyed = !options.api_key_file.empty() || !options.api_keys.empty();
     const auto chat = engine::ChatFormatter::create((*engine)->files(), (*engine)->tokenizer());
-    return test_service(**service, {.port = (*service)->port(),
-                                    .key = options.api_key_file.empty() ? "" : own_key,
-                                    .chat = chat.ok()});
+    return test_service(
+        **service, {.port = (*service)->port(), .key = keyed ? own_key : "", .chat = chat.ok()});
   }
   log_line(fmt::format(
       "{} on {}://{}:{}/v1, context {}, {} at once", printable((*engine)->files().display_name()),

@@ -38,6 +38,11 @@ struct ServeOptions {
   bool enforce_eager = false;
   double gpu_memory_utilization = 0.9;
   bool disable_log_requests = false;
+  std::vector<std::string> left_alone;  // options that need nothing here, as they were given
+  std::vector<std::string> api_keys;    // as lines of the file
+  std::string tool_call_parser = "auto";
+  std::string reasoning_parser = "auto";
+  std::string pooling = "last";
 };
 
 Status run_serve(ServeOptions options, const char* version);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/file.h"
+#include "base/json_tree.h"
 #include "engine/engine_test_util.h"
 
 namespace pelton::engine {
@@ -121,6 +123,34 @@ TEST(Pooling, OneTokenIsItsOwnMean) {
   ASSERT_NE(engine, nullptr);
   EXPECT_EQ(pooled(*engine, {5}, Pooling::kMean).embedding,
             pooled(*engine, {5}, Pooling::kLast).embedding);
+}
+
+// tests/golden/embeddings: normalised last and mean hidden states by transformers, in 32-bit
+// floats.
+TEST(Pooling, EqualsTransformers) {
+  auto text = read_file(PELTON_SOURCE_DIR "/tests/golden/embeddings/runnel-2m.json", 1 << 20);
+  ASSERT_TRUE(text.ok());
+  const Json golden = *Json::parse(*text);
+  EngineOptions options = options_with(64, 0);
+  options.activations = kernels::ActivationPrecision::kF32;
+  options.kv_cache_dtype = kernels::KvFormat::kF32;
+  auto engine = load_or_fail(small_model(), options);
+  ASSERT_NE(engine, nullptr);
+  for (size_t i = 0; i < golden["ids"].size(); ++i) {
+    std::vector<int32_t> ids;
+    for (const Json& id : golden["ids"][i].elements())
+      ids.push_back(static_cast<int32_t>(id.as_integer()));
+    for (const Pooling pooling : {Pooling::kLast, Pooling::kMean}) {
+      const Json& expected = golden["out"][2 * i + (pooling == Pooling::kMean ? 1 : 0)];
+      const std::vector<float> got = pooled(*engine, ids, pooling).embedding;
+      ASSERT_EQ(got.size(), expected.size());
+      double squares = 0;
+      for (const float v : got) squares += static_cast<double>(v) * static_cast<double>(v);
+      for (size_t k = 0; k < got.size(); ++k)
+        EXPECT_NEAR(static_cast<double>(got[k]) / std::sqrt(squares), expected[k].as_double(),
+                    1e-5);
+    }
+  }
 }
 
 TEST(StopStrings, EventsSayWhichOneWasMet) {

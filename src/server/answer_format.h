@@ -8,9 +8,12 @@
 
 #include "pelton/request.h"
 #include "server/api_error.h"
+#include "text/output/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace pelton::server {
+
+class JsonWriter;
 
 struct AnswerInfo {
   std::string id;       // made by the server
@@ -20,7 +23,10 @@ struct AnswerInfo {
   bool logprobs = false;
   int32_t top_logprobs = 0;
   bool include_usage = false;
-  int32_t n = 1;  // choices of a prompt; choice = prompt * n + completion
+  int32_t n = 1;                  // choices of a prompt; choice = prompt * n + completion
+  text::OutputOptions output;     // what is told apart in the text of chats
+  std::vector<std::string> stop;  // the request's stop strings
+  int64_t prompt_tokens = 0;
 };
 
 // A choice, as far as it has come.
@@ -29,6 +35,8 @@ struct Choice {
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;  // on one choice of a prompt that asked for them
   FinishReason finish = FinishReason::kNone;
+  int32_t stopped_by = -1;       // as TokenEvent's
+  std::vector<float> embedding;  // of a pooling request
 };
 
 class AnswerFormat {
@@ -44,13 +52,31 @@ class AnswerFormat {
 
   virtual std::string whole(const std::vector<Choice>& choices, const Usage& usage,
                             const std::string& timings) = 0;
+  virtual ErrorStyle error_style() const { return ErrorStyle::kOpenAi; }
+};
+
+// What the streams of OpenAI's two APIs have in common.
+class OpenAiFormat : public AnswerFormat {
+ public:
+  explicit OpenAiFormat(AnswerInfo info) : info_(std::move(info)) {}
+  void end(const Usage& usage, const std::string& timings, std::string* out) override;
+  void failed(const ApiError& error, std::string* out) override;
+
+ protected:
+  // Opens an object with id, kind, time and model.
+  virtual void head(bool chunk, JsonWriter& json) const = 0;
+
+  const AnswerInfo info_;
 };
 
 // "stop" or "length"; null otherwise.
-void write_finish(FinishReason reason, class JsonWriter& out);
+void write_finish(FinishReason reason, JsonWriter& out);
 void write_usage(const Usage& usage, JsonWriter& out);
 
 std::unique_ptr<AnswerFormat> make_chat_format(AnswerInfo info);
+// Anthropic's messages.
+std::unique_ptr<AnswerFormat> make_messages_format(AnswerInfo info);
+std::unique_ptr<AnswerFormat> make_embedding_format(AnswerInfo info, bool base64);
 
 // With echo each choice begins with its prompt.
 struct EchoedPrompt {

@@ -26,6 +26,12 @@ std::string_view type_of(int status) {
   }
 }
 
+std::string_view anthropic_type(int status) {
+  if (status == 413) return "request_too_large";
+  if (status >= 500 && status != 503 && status != 504) return "api_error";
+  return type_of(status);
+}
+
 // "top_p" of "top_p must be in (0, 1], not 3"; empty when the text does not begin with a name.
 std::string_view leading_name(std::string_view message) {
   size_t end = 0;
@@ -42,8 +48,18 @@ std::string_view leading_name(std::string_view message) {
 
 }  // namespace
 
-std::string ApiError::json() const {
+ErrorStyle error_style(std::string_view path) {
+  return path.substr(0, 12) == "/v1/messages" ? ErrorStyle::kAnthropic : ErrorStyle::kOpenAi;
+}
+
+std::string ApiError::json(ErrorStyle style) const {
   JsonWriter out;
+  if (style == ErrorStyle::kAnthropic) {
+    out.begin_object().field("type", "error").key("error").begin_object();
+    out.field("type", anthropic_type(status)).field("message", message);
+    out.end_object().end_object();
+    return out.take();
+  }
   out.begin_object().key("error").begin_object().field("message", message).field("type", type);
   out.key("param");
   param.empty() ? out.null() : out.string(param);
@@ -53,8 +69,8 @@ std::string ApiError::json() const {
   return out.take();
 }
 
-HttpResponse ApiError::response() const {
-  HttpResponse response{.status = status, .body = json()};
+HttpResponse ApiError::response(ErrorStyle style) const {
+  HttpResponse response{.status = status, .body = json(style)};
   if (retry_after > 0) response.headers.push_back({"Retry-After", fmt::format("{}", retry_after)});
   if (status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return response;

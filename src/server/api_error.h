@@ -10,6 +10,11 @@
 
 namespace pelton::server {
 
+// Whose clients read the error.
+enum class ErrorStyle { kOpenAi, kAnthropic };
+// What the clients of a route expect.
+ErrorStyle error_style(std::string_view path);
+
 struct ApiError {
   int status = 400;
   std::string type = "invalid_request_error";
@@ -18,9 +23,10 @@ struct ApiError {
   std::string message = {};
   int retry_after = 0;  // seconds; 0 = no such header
 
-  // {"error": {"message", "type", "param", "code"}}
-  std::string json() const;
-  HttpResponse response() const;
+  // {"error": {"message", "type", "param", "code"}}, or
+  // {"type": "error", "error": {"type", "message"}}
+  std::string json(ErrorStyle style = ErrorStyle::kOpenAi) const;
+  HttpResponse response(ErrorStyle style = ErrorStyle::kOpenAi) const;
 };
 
 ApiError invalid_field(std::string_view param, std::string message);

@@ -22,6 +22,8 @@ struct ApiRequest {
   Json template_kwargs = Json::object();
   bool add_generation_prompt = true;
   bool tool_choice_none = false;
+  bool parallel_tool_calls = true;
+  std::string system;  // Anthropic's: stands before the messages
 
   bool echo = false;
   bool stream = false;
@@ -36,6 +38,11 @@ struct ApiRequest {
   double timeout_s = 0;  // 0 = none
   std::string cache_salt;
   bool timings = false;  // the request's waterfall in the answer
+
+  // /v1/embeddings
+  std::string pooling;  // "last" or "mean"; empty = the server's
+  bool base64 = false;
+  std::optional<int32_t> dimensions;
 
   // /tokenize and /detokenize
   std::string text;

@@ -1,85 +1,62 @@
 // chat.completion and chat.completion.chunk objects.
+#include <map>
 #include <utility>
 
 #include "server/answer_format.h"
 #include "server/json_writer.h"
+#include "server/output_split.h"
 
 namespace pelton::server {
-
-void write_finish(FinishReason reason, JsonWriter& out) {
-  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
-    out.string(finish_reason_name(reason));
-  } else {
-    out.null();
-  }
-}
-
-void write_usage(const Usage& usage, JsonWriter& out) {
-  out.begin_object()
-      .field("prompt_tokens", usage.prompt_tokens)
-      .field("completion_tokens", usage.completion_tokens)
-      .field("total_tokens", usage.prompt_tokens + usage.completion_tokens);
-  out.key("prompt_tokens_details").begin_object().field("cached_tokens", usage.cached_tokens);
-  out.end_object().end_object();
-}
-
 namespace {
 
-class ChatFormat final : public AnswerFormat {
+using Kind = text::OutputPiece::Kind;
+
+class ChatFormat final : public OpenAiFormat {
  public:
-  explicit ChatFormat(AnswerInfo info) : info_(std::move(info)) {}
+  using OpenAiFormat::OpenAiFormat;
 
   void begin(std::string* out) override {
     for (int32_t choice = 0; choice < info_.n; ++choice) {
-      chunk(choice, FinishReason::kNone, out,
-            [](JsonWriter& json) { json.field("role", "assistant").field("content", ""); });
+      JsonWriter json = open_chunk(choice);
+      json.key("delta").begin_object().field("role", "assistant").field("content", "");
+      close_chunk(FinishReason::kNone, false, json.end_object(), out);
     }
   }
 
   void delta(int32_t choice, const TokenEvent& event, std::string* out) override {
-    const bool probable = info_.logprobs && !event.logprobs.empty();
-    if (!event.text.empty() || probable) {
+    OutputSplit& split = splits_.try_emplace(choice, info_.output).first->second;
+    const bool last = event.finish != FinishReason::kNone;
+    text::OutputPieces pieces = split.take(event.text, last);
+    bool probable = info_.logprobs && !event.logprobs.empty();
+    // Log-probabilities of tokens whose text is not decided yet.
+    if (pieces.empty() && probable) pieces.emplace_back();
+    for (const text::OutputPiece& piece : pieces) {
       JsonWriter json = open_chunk(choice);
-      json.key("delta").begin_object().field("content", event.text).end_object();
-      if (probable) write_logprobs(event.logprobs, json);
-      close_chunk(FinishReason::kNone, json, out);
+      write_delta(choice, piece, json);
+      if (std::exchange(probable, false)) write_logprobs(event.logprobs, json);
+      close_chunk(FinishReason::kNone, false, json, out);
     }
-    if (event.finish != FinishReason::kNone) chunk(choice, event.finish, out, [](JsonWriter&) {});
-  }
-
-  void end(const Usage& usage, const std::string& timings, std::string* out) override {
-    if (info_.include_usage || !timings.empty()) {
-      JsonWriter json;
-      head("chat.completion.chunk", json);
-      json.key("choices").begin_array().end_array();
-      if (info_.include_usage) write_usage(usage, json.key("usage"));
-      if (!timings.empty()) json.key("timings").raw(timings);
-      json.end_object();
-      append_sse("", json.text(), out);
-    }
-    append_sse("", "[DONE]", out);
-  }
-
-  void failed(const ApiError& error, std::string* out) override {
-    append_sse("", error.json(), out);
-    append_sse("", "[DONE]", out);
+    if (!last) return;
+    JsonWriter json = open_chunk(choice);
+    json.key("delta").begin_object().end_object();
+    close_chunk(event.finish, split.called(), json, out);
   }
 
   std::string whole(const std::vector<Choice>& choices, const Usage& usage,
                     const std::string& timings) override {
     JsonWriter json;
-    head("chat.completion", json);
+    head(false, json);
     json.key("choices").begin_array();
     for (size_t i = 0; i < choices.size(); ++i) {
+      const SplitAnswer answer = split_answer(choices[i].text, info_.output);
       json.begin_object().field("index", static_cast<int64_t>(i));
-      json.key("message").begin_object().field("role", "assistant");
-      json.field("content", choices[i].text).key("refusal").null().end_object();
+      write_message(static_cast<int32_t>(i), answer, json);
       if (info_.logprobs) {
         write_logprobs(choices[i].logprobs, json);
       } else {
         json.key("logprobs").null();
       }
-      write_finish(choices[i].finish, json.key("finish_reason"));
+      write_end(choices[i].finish, !answer.calls.empty(), json.key("finish_reason"));
       json.end_object();
     }
     json.end_array();
@@ -90,33 +67,77 @@ class ChatFormat final : public AnswerFormat {
   }
 
  private:
-  void head(std::string_view object, JsonWriter& json) const {
-    json.begin_object().field("id", info_.id).field("object", object);
+  void head(bool chunk, JsonWriter& json) const override {
+    json.begin_object().field("id", info_.id);
+    json.field("object", chunk ? "chat.completion.chunk" : "chat.completion");
     json.field("created", info_.created).field("model", info_.model);
   }
 
   JsonWriter open_chunk(int32_t choice) const {
     JsonWriter json;
-    head("chat.completion.chunk", json);
+    head(true, json);
     json.key("choices").begin_array().begin_object().field("index", int64_t{choice});
     return json;
   }
 
-  void close_chunk(FinishReason finish, JsonWriter& json, std::string* out) const {
-    write_finish(finish, json.key("finish_reason"));
+  void close_chunk(FinishReason finish, bool called, JsonWriter& json, std::string* out) const {
+    write_end(finish, called, json.key("finish_reason"));
     json.end_object().end_array();
     if (info_.include_usage) json.key("usage").null();
     json.end_object();
     append_sse("", json.text(), out);
   }
 
-  template <typename Fill>
-  void chunk(int32_t choice, FinishReason finish, std::string* out, Fill fill) const {
-    JsonWriter json = open_chunk(choice);
+  static void write_end(FinishReason finish, bool called, JsonWriter& json) {
+    if (finish == FinishReason::kStop && called) {
+      json.string("tool_calls");
+    } else {
+      write_finish(finish, json);
+    }
+  }
+
+  std::string call_id(int32_t choice, int32_t call) const {
+    return tool_call_id("call_", info_.id, choice, call, info_.output.calls);
+  }
+
+  void write_delta(int32_t choice, const text::OutputPiece& piece, JsonWriter& json) const {
     json.key("delta").begin_object();
-    fill(json);
+    if (piece.kind == Kind::kContent) {
+      json.field("content", piece.text);
+    } else if (piece.kind == Kind::kReasoning) {
+      json.field("reasoning_content", piece.text);
+    } else {
+      const bool name = piece.kind == Kind::kCallName;
+      json.key("tool_calls").begin_array().begin_object().field("index", int64_t{piece.call});
+      if (name) json.field("id", call_id(choice, piece.call)).field("type", "function");
+      json.key("function").begin_object();
+      if (name) json.field("name", piece.text);
+      json.field("arguments", name ? std::string_view() : std::string_view(piece.text));
+      json.end_object().end_object().end_array();
+    }
     json.end_object();
-    close_chunk(finish, json, out);
+  }
+
+  void write_message(int32_t choice, const SplitAnswer& answer, JsonWriter& json) const {
+    json.key("message").begin_object().field("role", "assistant").key("content");
+    const bool only_calls = answer.content.empty() && !answer.calls.empty();
+    only_calls ? json.null() : json.string(answer.content);
+    json.key("refusal").null();
+    if (info_.output.reasoning != text::ReasoningFormat::kNone) {
+      json.key("reasoning_content");
+      answer.reasoning.empty() ? json.null() : json.string(answer.reasoning);
+    }
+    if (!answer.calls.empty()) {
+      json.key("tool_calls").begin_array();
+      for (size_t i = 0; i < answer.calls.size(); ++i) {
+        json.begin_object().field("id", call_id(choice, static_cast<int32_t>(i)));
+        json.field("type", "function").key("function").begin_object();
+        json.field("name", answer.calls[i].name).field("arguments", answer.calls[i].arguments);
+        json.end_object().end_object();
+      }
+      json.end_array();
+    }
+    json.end_object();
   }
 
   void write_token(const TokenLogprob& token, JsonWriter& json) const {
@@ -149,7 +170,7 @@ class ChatFormat final : public AnswerFormat {
     json.end_array().key("refusal").null().end_object();
   }
 
-  AnswerInfo info_;
+  std::map<int32_t, OutputSplit> splits_;
 };
 
 }  // namespace

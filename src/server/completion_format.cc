@@ -15,10 +15,10 @@ int64_t characters(std::string_view text) {
                        [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-class CompletionFormat final : public AnswerFormat {
+class CompletionFormat final : public OpenAiFormat {
  public:
   CompletionFormat(AnswerInfo info, std::vector<EchoedPrompt> echoes)
-      : info_(std::move(info)), echoes_(std::move(echoes)) {}
+      : OpenAiFormat(std::move(info)), echoes_(std::move(echoes)) {}
 
   void begin(std::string*) override {}
 
@@ -35,30 +35,12 @@ class CompletionFormat final : public AnswerFormat {
     if (event.finish != FinishReason::kNone) chunk(choice, "", {}, event.finish, out);
   }
 
-  void end(const Usage& usage, const std::string& timings, std::string* out) override {
-    if (info_.include_usage || !timings.empty()) {
-      JsonWriter json;
-      head(json);
-      json.key("choices").begin_array().end_array();
-      if (info_.include_usage) write_usage(usage, json.key("usage"));
-      if (!timings.empty()) json.key("timings").raw(timings);
-      json.end_object();
-      append_sse("", json.text(), out);
-    }
-    append_sse("", "[DONE]", out);
-  }
-
-  void failed(const ApiError& error, std::string* out) override {
-    append_sse("", error.json(), out);
-    append_sse("", "[DONE]", out);
-  }
-
   std::string whole(const std::vector<Choice>& choices, const Usage& usage,
                     const std::string& timings) override {
     for (size_t i = 0; i < choices.size(); ++i)
       take_prompt_logprobs(static_cast<int32_t>(i), choices[i].prompt_logprobs);
     JsonWriter json;
-    head(json);
+    head(false, json);
     json.key("choices").begin_array();
     for (size_t i = 0; i < choices.size(); ++i) {
       const auto choice = static_cast<int32_t>(i);
@@ -100,7 +82,7 @@ class CompletionFormat final : public AnswerFormat {
     return all;
   }
 
-  void head(JsonWriter& json) const {
+  void head(bool, JsonWriter& json) const override {
     json.begin_object().field("id", info_.id).field("object", "text_completion");
     json.field("created", info_.created).field("model", info_.model);
   }
@@ -108,7 +90,7 @@ class CompletionFormat final : public AnswerFormat {
   void chunk(int32_t choice, const std::string& text, const std::vector<TokenLogprobs>& tokens,
              FinishReason finish, std::string* out) {
     JsonWriter json;
-    head(json);
+    head(true, json);
     json.key("choices").begin_array();
     write_choice(choice, text, tokens, finish, json);
     json.end_array();
@@ -172,7 +154,6 @@ class CompletionFormat final : public AnswerFormat {
     json.end_object();
   }
 
-  AnswerInfo info_;
   std::vector<EchoedPrompt> echoes_;
   std::map<int32_t, bool> begun_;
   std::map<int32_t, int64_t> offsets_;

@@ -20,6 +20,16 @@ std::optional<ApiError> read_response_format(const JsonValue& value, ApiRequest&
 std::optional<ApiError> read_template_kwargs(const JsonValue& value, ApiRequest& request);
 std::optional<ApiError> read_tokens(const JsonValue& value, ApiRequest& request);
 std::optional<ApiError> read_modalities(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_tools(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_tool_choice(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_encoding_format(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_pooling(const JsonValue& value, ApiRequest& request);
+// Of Anthropic's API, brought to the form of the other one.
+std::optional<ApiError> read_turns(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_system(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_turn_tools(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_turn_tool_choice(const JsonValue& value, ApiRequest& request);
+std::optional<ApiError> read_thinking(const JsonValue& value, ApiRequest& request);
 // Known to the API, beyond this server: any value but null is refused, and so is any true, list or
 // object where false or an empty one would mean nothing.
 std::optional<ApiError> refuse_value(const JsonValue& value, ApiRequest& request);

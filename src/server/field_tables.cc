@@ -39,6 +39,14 @@ constexpr std::string_view kPromptSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"maxItems":128,"items":{"type":"string"}},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},{"type":"array","minItems":1,"maxItems":128,"items":{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}}}]})";
 constexpr std::string_view kMessagesSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string","enum":["system","developer","user","assistant","tool"]},"content":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]},"name":{"type":"string"},"tool_call_id":{"type":"string"},"tool_calls":{"type":"array"},"reasoning_content":{"type":"string"}}}})";
+constexpr std::string_view kToolsSchema =
+    R"({"type":"array","maxItems":128,"items":{"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"parameters":{"type":"object"}}}}}})";
+constexpr std::string_view kTurnsSchema =
+    R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{"role":{"type":"string","enum":["user","assistant"]},"content":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","required":["type"],"properties":{"type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
+constexpr std::string_view kTurnToolsSchema =
+    R"({"type":"array","maxItems":128,"items":{"type":"object","required":["name","input_schema"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"input_schema":{"type":"object"}}}})";
+constexpr std::string_view kSystemSchema =
+    R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]})";
 constexpr std::string_view kBiasSchema =
     R"({"type":"object","maxProperties":1024,"additionalProperties":{"type":"number","minimum":-100,"maximum":100}})";
 constexpr std::string_view kStreamSchema =
@@ -103,6 +111,8 @@ constexpr std::array kSampling = {
     ignored("service_tier"),
     ignored("safety_identifier"),
     ignored("prompt_cache_key"),
+    plain("skip_special_tokens", &S::skip_special_tokens, 0, 0, "Control tokens leave no text."),
+    refused("lora_request", "Adapters come later."),
     refused("guided_json", "Constrained output comes later."),
     refused("guided_regex", "Constrained output comes later."),
     refused("guided_choice", "Constrained output comes later."),
@@ -141,9 +151,11 @@ constexpr std::array kChatOwn = {
            "Further variables of the template."),
     custom("modalities", read_modalities, R"({"type":"array","items":{"const":"text"}})",
            "Only text."),
-    refused("tools", "Not supported yet."),
-    custom("tool_choice", ignore_value, "{}", "Without tools: nothing to choose."),
-    ignored("parallel_tool_calls"),
+    custom("tools", read_tools, kToolsSchema, "Functions that the answer may call."),
+    custom("tool_choice", read_tool_choice, R"({"enum":["none","auto"]})",
+           "none hides the tools from the model."),
+    plain("parallel_tool_calls", &R::parallel_tool_calls, 0, 0,
+          "False: calls after the first are left out."),
     refused("functions", "Not supported."),
     custom("function_call", refuse_value, "{}", "Not supported."),
     custom("audio", refuse_value, "{}", "Not supported."),
@@ -153,6 +165,79 @@ constexpr std::array kChatOwn = {
     custom("web_search_options", refuse_value, "{}", "Not supported."),
     refused("store", "Nothing is stored."),
     refused("continue_final_message", "Not supported."),
+};
+
+// What both routes of Anthropic's API read.
+constexpr std::array kTurnFields = {
+    plain("model", &R::model, 0, 256, "A served model's name; the served one when absent."),
+    Field{.name = "messages",
+          .help = "The conversation, ending with the user's turn.",
+          .read = read_turns,
+          .schema = kTurnsSchema,
+          .required = true},
+    custom("system", read_system, kSystemSchema, "What stands before the conversation."),
+    custom("tools", read_turn_tools, kTurnToolsSchema, "Functions that the answer may call."),
+    custom(
+        "tool_choice", read_turn_tool_choice,
+        R"({"type":"object","required":["type"],"properties":{"type":{"enum":["auto","none"]},"disable_parallel_tool_use":{"type":"boolean"}}})",
+        "auto or none."),
+    custom(
+        "thinking", read_thinking,
+        R"({"type":"object","required":["type"],"properties":{"type":{"enum":["enabled","adaptive","disabled"]},"budget_tokens":{"type":"integer","minimum":1}}})",
+        "Reasoning before the answer, where the model's template can turn it on."),
+};
+
+constexpr std::array kMessagesOwn = {
+    Field{.name = "max_tokens",
+          .help = "Tokens to generate at most.",
+          .target = &R::max_tokens,
+          .low = 1,
+          .high = kMaxInt,
+          .required = true},
+    custom("stop_sequences", read_stop, kStopSchema, "The text ends before the first of these."),
+    plain("stream", &R::stream, 0, 0, "Server-sent events."),
+    plain("temperature", &S::temperature, 0, 100, "0 takes the most likely token."),
+    Field{.name = "top_p",
+          .help = "The most likely tokens of this total probability.",
+          .target = &S::top_p,
+          .low = 0,
+          .high = 1,
+          .low_open = true},
+    plain("top_k", &S::top_k, -1, kMaxInt, "The k most likely tokens; 0 and -1 are all."),
+    custom("seed", read_seed, R"({"type":"integer"})", "Same seed, same text."),
+    plain("ignore_eos", &S::ignore_eos, 0, 0, "Go on after the end token."),
+    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only."),
+    plain("priority", &R::priority, -1000, 1000, "Lower runs first."),
+    ignored("metadata"),
+    ignored("service_tier"),
+    refused("mcp_servers", "Not supported."),
+    custom("container", refuse_value, "{}", "Not supported."),
+    refused("context_management", "Not supported."),
+};
+
+constexpr std::array kEmbeddings = {
+    plain("model", &R::model, 0, 256, "A served model's name; the served one when absent."),
+    Field{.name = "input",
+          .help = "Text, token ids, or a list of either.",
+          .read = read_prompt,
+          .schema = kPromptSchema,
+          .required = true},
+    custom("encoding_format", read_encoding_format, R"({"enum":["float","base64"]})",
+           "base64: 32-bit floats, little-endian."),
+    plain("dimensions", &R::dimensions, 1, kMaxInt,
+          "Only the model's own: its embeddings cannot be cut without loss."),
+    custom("pooling", read_pooling, R"({"enum":["last","mean"]})",
+           "Of the final hidden states: the last token's, or the mean."),
+    plain("add_special_tokens", &R::add_special_tokens, 0, 0, "What the model puts around a text."),
+    plain("priority", &R::priority, -1000, 1000, "Lower runs first."),
+    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only."),
+    Field{.name = "timeout",
+          .help = "Seconds after which the request is given up.",
+          .target = &R::timeout_s,
+          .low = 0,
+          .high = 86400,
+          .low_open = true},
+    ignored("user"),
 };
 
 constexpr std::array kTokenize = {
@@ -165,6 +250,7 @@ constexpr std::array kTokenize = {
     plain("parse_special", &R::parse_special, 0, 0, "Control tokens spelled in it are such."),
     custom("chat_template_kwargs", read_template_kwargs, R"({"type":"object"})",
            "Further variables of the template."),
+    custom("tools", read_tools, kToolsSchema, "Functions that the answer may call."),
 };
 
 constexpr std::array kDetokenize = {
@@ -196,6 +282,13 @@ std::span<const Field> chat_fields() {
   return fields;
 }
 
+std::span<const Field> messages_fields() {
+  static const auto fields = joined(kTurnFields, kMessagesOwn);
+  return fields;
+}
+
+std::span<const Field> count_tokens_fields() { return kTurnFields; }
+std::span<const Field> embedding_fields() { return kEmbeddings; }
 std::span<const Field> tokenize_fields() { return kTokenize; }
 std::span<const Field> detokenize_fields() { return kDetokenize; }
 
@@ -210,6 +303,11 @@ std::span<const Route> routes() {
       Route{"GET", "/v1/models", "The served models", {}},
       Route{"POST", "/v1/completions", "Completes a text", completion_fields()},
       Route{"POST", "/v1/chat/completions", "Answers a conversation", chat_fields()},
+      Route{"POST", "/v1/embeddings", "Embeds texts", embedding_fields()},
+      Route{"POST", "/v1/messages", "Answers a conversation, as Anthropic's API",
+            messages_fields()},
+      Route{"POST", "/v1/messages/count_tokens", "Tokens of a conversation, as Anthropic's API",
+            count_tokens_fields()},
       Route{"POST", "/tokenize", "Token ids of a text or a conversation", tokenize_fields()},
       Route{"POST", "/detokenize", "The text of token ids", detokenize_fields()},
   };

@@ -97,6 +97,27 @@ std::optional<ApiError> read_value(const Field& field, const JsonValue& value, A
       field.target);
 }
 
+constexpr size_t kMaxKeys = 100'000;
+
+// Of well-formed JSON; of anything else some number. Before parsing, which costs more.
+size_t count_keys(std::string_view body) {
+  size_t keys = 0;
+  bool string = false;
+  for (size_t i = 0; i < body.size(); ++i) {
+    if (string) {
+      if (body[i] == '\\')
+        ++i;
+      else if (body[i] == '"')
+        string = false;
+    } else if (body[i] == '"') {
+      string = true;
+    } else if (body[i] == ':') {
+      ++keys;
+    }
+  }
+  return keys;
+}
+
 const Field* find_field(std::span<const Field> fields, std::string_view name) {
   for (const Field& field : fields) {
     if (field.name == name) return &field;
@@ -108,6 +129,8 @@ const Field* find_field(std::span<const Field> fields, std::string_view name) {
 
 std::optional<ApiError> read_fields(std::string_view body, std::span<const Field> fields,
                                     ApiRequest* request) {
+  if (count_keys(body) > kMaxKeys)
+    return invalid_field("", fmt::format("the body: must have at most {} keys", kMaxKeys));
   const auto document = JsonDocument::parse(body);
   if (!document.ok()) {
     if (document.status().code() == StatusCode::kResourceExhausted)

@@ -50,6 +50,9 @@ std::optional<ApiError> read_fields(std::string_view body, std::span<const Field
 
 std::span<const Field> completion_fields();
 std::span<const Field> chat_fields();
+std::span<const Field> messages_fields();
+std::span<const Field> count_tokens_fields();
+std::span<const Field> embedding_fields();
 std::span<const Field> tokenize_fields();
 std::span<const Field> detokenize_fields();
 

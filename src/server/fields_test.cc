@@ -111,7 +111,16 @@ TEST(Fields, NamesTheFieldThatIsWrong) {
       {R"("stream_options":{"x":true})", "stream_options"},
       {R"("response_format":{"type":"json_object"})", "response_format"},
       {R"("response_format":"text")", "response_format"},
-      {R"("tools":[{"type":"function"}])", "tools"},
+      {R"("tools":[{"type":"function"}])", "tools[0]"},
+      {R"("tools":[{"type":"web_search"}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"a b"}}])", "tools[0].function"},
+      {R"("tools":[{"type":"function","function":{"name":"f","parameters":5}}])",
+       "tools[0].function.parameters"},
+      {R"("tools":5)", "tools"},
+      {R"("tool_choice":"required")", "tool_choice"},
+      {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
+      {R"("tool_choice":"sometimes")", "tool_choice"},
+      {R"("parallel_tool_calls":1)", "parallel_tool_calls"},
       {R"("functions":[{}])", "functions"},
       {R"("function_call":"auto")", "function_call"},
       {R"("chat_template":"x")", "chat_template"},
@@ -180,6 +189,76 @@ TEST(Fields, RefusesBrokenConversations) {
   EXPECT_FALSE(chat(
       R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function",
           "function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"x"}]})"));
+}
+
+std::optional<ApiError> turns(const std::string& body, ApiRequest* request) {
+  return read_fields(body, messages_fields(), request);
+}
+
+TEST(Turns, BecomeMessages) {
+  ApiRequest request;
+  const auto error = turns(
+      R"({"max_tokens":5,"system":[{"type":"text","text":"a"},{"type":"text","text":"b"}],
+          "messages":[{"role":"user","content":"q"},
+            {"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"x"},
+              {"type":"text","text":"see"},{"type":"tool_use","id":"t1","name":"f","input":{"a":1}}]},
+            {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":
+              [{"type":"text","text":"42"}]},{"type":"text","text":"go on","cache_control":{}}]}],
+          "tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],
+          "tool_choice":{"type":"auto","disable_parallel_tool_use":true},
+          "thinking":{"type":"enabled","budget_tokens":1024},"stop_sequences":["x"]})",
+      &request);
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(request.system, "a\nb");
+  EXPECT_EQ(request.messages.dump(),
+            R"([{"role":"user","content":"q"},{"role":"assistant","content":"see",)"
+            R"("reasoning_content":"hm","tool_calls":[{"id":"t1","type":"function","function":)"
+            R"({"name":"f","arguments":{"a":1}}}]},{"role":"tool","tool_call_id":"t1",)"
+            R"("content":"42"},{"role":"user","content":"go on"}])");
+  EXPECT_EQ(request.tools.dump(), R"([{"type":"function","function":{"name":"f","description":"d",)"
+                                  R"("parameters":{"type":"object"}}}])");
+  EXPECT_FALSE(request.parallel_tool_calls);
+  EXPECT_EQ(request.template_kwargs.dump(), R"({"enable_thinking":true})");
+  EXPECT_THAT(request.sampling.stop, testing::ElementsAre("x"));
+}
+
+TEST(Turns, BrokenOnesAreRefused) {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {R"({"messages":[{"role":"user","content":"q"}]})", "max_tokens"},
+      {R"({"max_tokens":0,"messages":[{"role":"user","content":"q"}]})", "max_tokens"},
+      {R"({"max_tokens":1,"messages":[]})", "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"system","content":"q"}]})", "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"assistant","content":"q"}]})", "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":[{"type":"image"}]}]})", "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":[{"type":"tool_use"}]}]})",
+       "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":[{"type":"redacted_thinking"}]}]})",
+       "messages"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"tool_choice":{"type":"any"}})",
+       "tool_choice"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[{"name":"f"}]})",
+       "tools"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"thinking":true})",
+       "thinking"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"system":5})", "system"}};
+  for (const auto& [body, param] : cases) {
+    ApiRequest request;
+    const auto error = turns(body, &request);
+    ASSERT_TRUE(error) << body;
+    EXPECT_EQ(error->param, param) << body;
+    EXPECT_NE(error->json(ErrorStyle::kAnthropic).find("\"invalid_request_error\""),
+              std::string::npos);
+  }
+}
+
+TEST(Fields, ManyKeysAreRefusedBeforeTheyAreRead) {
+  std::string body = R"({"user":{"a":0)";
+  for (int i = 0; i < 100'001; ++i) body += ",\"k" + std::to_string(i) + "\":1";
+  const auto error = chat(body + "}}");
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->message.find("100000 keys"), std::string::npos) << error->message;
+  // Colons within texts are none.
+  EXPECT_FALSE(with(R"("user":")" + std::string(200'000, ':') + "\""));
 }
 
 TEST(Openapi, IsJsonAndHoldsEveryField) {

@@ -154,7 +154,11 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
     c.text += event.text;
     c.logprobs.insert(c.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
     if (!event.prompt_logprobs.empty()) c.prompt_logprobs = event.prompt_logprobs;
-    if (event.finish != FinishReason::kNone) c.finish = event.finish;
+    if (!event.embedding.empty()) c.embedding = event.embedding;
+    if (event.finish != FinishReason::kNone) {
+      c.finish = event.finish;
+      c.stopped_by = event.stopped_by;
+    }
   }
   if (open_ == 0) {
     conclude();
@@ -197,7 +201,7 @@ void Generation::respond(HttpResponse response) {
 
 void Generation::answer_whole() {
   if (error_) {
-    respond(error_->response());
+    respond(error_->response(plan_.format->error_style()));
   } else if (!stopped_) {
     respond({.body = plan_.format->whole(choices_, usage_, timings())});
   }
@@ -219,7 +223,7 @@ void Generation::drain() {
   }
   std::string out;
   if (!begun_ && error) {
-    respond(error->response());
+    respond(error->response(plan_.format->error_style()));
     return host_.ended(*this);
   }
   if (!begun_ && !items.empty() && !stopped) {

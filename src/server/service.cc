@@ -74,6 +74,12 @@ Service::~Service() {
 }
 
 Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, ServiceOptions options) {
+  // Room for a whole context, eight bytes a token four times over.
+  size_t& body = options.http.limits.body_bytes;
+  body = std::max(body, size_t{32} * static_cast<size_t>(engine.options().max_model_len));
+  const std::string& chat_template = engine.files().chat_template();
+  if (!options.calls) options.calls = text::detect_call_format(chat_template);
+  if (!options.reasoning) options.reasoning = text::detect_reasoning_format(chat_template);
   std::unique_ptr<Service> service(new Service(engine, std::move(options)));
   auto chat = engine::ChatFormatter::create(engine.files(), engine.tokenizer());
   if (chat.ok()) {
@@ -189,6 +195,7 @@ std::optional<ApiError> Service::check_access(const HttpHead& head) const {
 }
 
 std::optional<HttpResponse> Service::refuse(const HttpHead& head) {
+  const ErrorStyle style = error_style(head.path);
   const auto with_headers = [&](HttpResponse response) {
     metrics_.response(response.status);
     for (HttpHeader& header : answer_headers(head, next_id_++))
@@ -201,7 +208,7 @@ std::optional<HttpResponse> Service::refuse(const HttpHead& head) {
                         {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key"}};
     return with_headers(std::move(response));
   }
-  if (auto error = check_access(head)) return with_headers(error->response());
+  if (auto error = check_access(head)) return with_headers(error->response(style));
   const std::string_view wanted =
       head.method == "HEAD" ? std::string_view("GET") : std::string_view(head.method);
   const std::string_view path =
@@ -214,15 +221,15 @@ std::optional<HttpResponse> Service::refuse(const HttpHead& head) {
   if (options_.page && is_page(path)) found = &kPage;
   if (found == nullptr) return with_headers(http_error(404, "there is no such route").response());
   if (found->method != wanted) {
-    HttpResponse response = http_error(405, "the route takes another method").response();
+    HttpResponse response = http_error(405, "the route takes another method").response(style);
     response.headers.push_back({"Allow", found->method == "GET" ? "GET, HEAD" : "POST"});
     return with_headers(std::move(response));
   }
   const std::string_view coding = head.header("content-encoding");
   if (!coding.empty() && coding != "identity")
-    return with_headers(http_error(415, "compressed bodies are not read").response());
+    return with_headers(http_error(415, "compressed bodies are not read").response(style));
   if (found->method == "POST" && draining_)
-    return with_headers(overloaded(503, "the server is shutting down", 1).response());
+    return with_headers(overloaded(503, "the server is shutting down", 1).response(style));
   return std::nullopt;
 }
 

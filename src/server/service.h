@@ -20,6 +20,7 @@
 #include "server/metrics.h"
 #include "server/recent_requests.h"
 #include "server/worker_pool.h"
+#include "text/output/output_parser.h"
 
 namespace pelton::server {
 
@@ -35,6 +36,10 @@ struct ServiceOptions {
   std::chrono::milliseconds step_watchdog{30'000};
   int workers = 2;
   bool page = true;  // the web page at /
+  // How the model writes calls and reasoning; unset = as its chat template shows.
+  std::optional<text::CallFormat> calls;
+  std::optional<text::ReasoningFormat> reasoning;
+  Pooling pooling = Pooling::kLast;  // of embeddings that do not say
   std::string version;
   std::function<void(const std::string&)> log;  // one line; from any thread
   // Likewise, a line of JSON for each generation that ended; may be empty.
@@ -77,6 +82,10 @@ class Service final : public HttpHandler, public GenerationHost {
 
   void answer_post(Call& call);
   std::optional<ApiError> generate(Call& call);
+  std::optional<ApiError> embed(Call& call);
+  std::optional<ApiError> count_tokens(Call& call);
+  GenerationPlan make_plan(Call& call, std::unique_ptr<AnswerFormat> format) const;
+  void hand_on(Call& call, GenerationPlan plan);
   std::optional<ApiError> tokenize(Call& call);
   std::optional<ApiError> detokenize(Call& call);
   std::optional<ApiError> prompt_ids(Call& call, std::vector<std::vector<int32_t>>* prompts) const;
@@ -84,7 +93,11 @@ class Service final : public HttpHandler, public GenerationHost {
   std::optional<ApiError> check_length(const std::vector<int32_t>& ids, const ApiRequest& request,
                                        std::string_view param) const;
   std::optional<ApiError> check_model(const ApiRequest& request) const;
-  std::optional<ApiError> settle_sampling(bool chat, ApiRequest* request) const;
+  std::optional<ApiError> check_tools(const ApiRequest& request) const;
+  std::optional<ApiError> settle_sampling(const Call& call, ApiRequest* request) const;
+  text::OutputOptions output_options(const ApiRequest& request,
+                                     const std::vector<int32_t>& prompt) const;
+  AnswerInfo answer_info(const Call& call) const;
   std::unique_ptr<AnswerFormat> make_format(const Call& call,
                                             const std::vector<std::vector<int32_t>>& prompts) const;
   void enter(const std::shared_ptr<Generation>& generation);

@@ -21,7 +21,11 @@ class Server:
             [str(BINARY), "serve", str(model), "--port", "0", "--threads", "1", "--served-model-name", "runnel",
              *map(str, arguments)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
+        self.warnings = []
         line = self.process.stderr.readline()
+        while line.startswith("pelton: warning: "):
+            self.warnings.append(line)
+            line = self.process.stderr.readline()
         found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
         assert found, line + self.process.stderr.read()
         self.port = int(found.group(1))
