@@ -7,9 +7,6 @@
 namespace pelton::server {
 namespace {
 
-constexpr std::array<std::string_view, 5> kEnds = {"stop", "length", "cancelled", "error",
-                                                   "refused"};
-
 // N of "since=N"; 0 for anything else.
 int64_t since_of(std::string_view query) {
   constexpr std::string_view kName = "since=";
@@ -26,12 +23,13 @@ void write_request(const RecentRequest& r, JsonWriter& json) {
   json.key("arrival_s").number(r.arrival);
   json.key("tokenized_s").number(r.times.tokenized);
   json.key("admitted_s").number(r.times.admitted);
+  json.key("scheduled_s").number(r.times.scheduled);
   json.key("first_token_s").number(r.times.first_token);
   json.key("ended_s").number(r.times.ended);
   json.field("prompt_tokens", r.usage.prompt_tokens);
   json.field("cached_tokens", r.usage.cached_tokens);
   json.field("completion_tokens", r.usage.completion_tokens);
-  json.field("end", kEnds[static_cast<size_t>(r.end)]).end_object();
+  json.field("end", request_end_name(r.end)).end_object();
 }
 
 void write_engine(const engine::EngineMetrics& m, JsonWriter& json) {

@@ -95,7 +95,7 @@ def test_status_tells_what_ended(server):
     assert request["id"] == known + 1
     assert request["completion_tokens"] == 5 and request["end"] == "length"
     assert request["prompt_tokens"] == answer["usage"]["prompt_tokens"]
-    assert 0 <= request["tokenized_s"] <= request["admitted_s"] <= request["first_token_s"] <= request["ended_s"]
+    assert 0 <= request["tokenized_s"] <= request["admitted_s"] <= request["scheduled_s"] <= request["first_token_s"] <= request["ended_s"]
     assert request["arrival_s"] + request["ended_s"] <= after["uptime_s"]
     assert after["generated_tokens"] == before["generated_tokens"] + 5
     assert after["kv_blocks_free"] == after["kv_blocks"] and after["running"] == after["waiting"] == 0
