@@ -74,9 +74,10 @@ Service::~Service() {
 }
 
 Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, ServiceOptions options) {
-  // Room for a whole context, eight bytes a token four times over.
+  // Room for a whole context, eight bytes a token four times over; a limit that was set stays.
   size_t& body = options.http.limits.body_bytes;
-  body = std::max(body, size_t{32} * static_cast<size_t>(engine.options().max_model_len));
+  if (body == HttpLimits().body_bytes)
+    body = std::max(body, size_t{32} * static_cast<size_t>(engine.options().max_model_len));
   const std::string& chat_template = engine.files().chat_template();
   if (!options.calls) options.calls = text::detect_call_format(chat_template);
   if (!options.reasoning) options.reasoning = text::detect_reasoning_format(chat_template);
