@@ -73,8 +73,9 @@ class Accountant:
 class ControlStream:
     """The same requests again and again, streamed and whole: their texts never change, and they always come."""
 
-    def __init__(self, server):
+    def __init__(self, server, connect):
         self.server = server
+        self.connect = connect
         self.expected = [self.ask(control) for control in CONTROLS]
         self.served = 0
         self.worst_gap = 0.0  # seconds between two events of a stream
@@ -84,7 +85,9 @@ class ControlStream:
         return [(c["text"], c["finish_reason"]) for c in self.server.post("/v1/completions", control)["choices"]]
 
     def ask_streamed(self, control):
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port)
+        connection.sock = self.connect()
+        connection.sock.settimeout(120)
         connection.request("POST", "/v1/completions", json.dumps({**control, "stream": True}))
         response = connection.getresponse()
         if response.status != 200:
@@ -158,10 +161,11 @@ def connector(server):
 def run_chaos(server, seed, seconds, clients=6, connect=None, progress=None):
     """Misbehaves for a while; everything is checked while it runs and once more at rest."""
     print(f"chaos: seed {seed}")
+    connect = connect or connector(server)
     accountant = Accountant(server)
-    control = ControlStream(server)
+    control = ControlStream(server, connect)
     faults, end = [], time.monotonic() + seconds
-    chaos = [ChaosClient(connect or connector(server), random.Random(f"{seed}/{i}").getrandbits(64)) for i in range(clients)]
+    chaos = [ChaosClient(connect, random.Random(f"{seed}/{i}").getrandbits(64)) for i in range(clients)]
 
     def until_the_end(step):
         which = 0

@@ -107,7 +107,7 @@ def test_clients_that_do_not_read_take_bounded_memory():
     """64 answers that nobody reads: each holds its buffer and no more, then ends, and the control's gap stays small."""
     with Server("--max-num-seqs", 16) as server:
         accountant = Accountant(server)
-        control = ControlStream(server)
+        control = ControlStream(server, connector(server))
         before, peak, slow = accountant.rss_mb(), 0, []
         try:
             for i in range(4):
