@@ -193,7 +193,7 @@ class ChaosClient:
     def slow_reader(self):
         request = body(self.rng, stream=True, max_tokens=200, ignore_eos=True, n=4, logprobs=20)
         with self.open(receive_buffer=2048) as connection:
-            connection.sendall(encode(request))
+            connection.sendall(encode(request, extra="Connection: close\r\n"))  # a refusal is short
             try:
                 for _ in range(self.rng.randint(1, 12)):
                     if not connection.recv(self.rng.randint(1, 64)):

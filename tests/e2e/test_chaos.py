@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from chaos import CONTROLS, Accountant, ControlStream, chaos_seconds, run_chaos
+from chaos import CONTROLS, Accountant, ControlStream, chaos_seconds, connector, run_chaos
 from chaos_client import ChaosClient, Reader, encode, reset
 from conftest import BINARY
 from server_support import Server
