@@ -174,6 +174,7 @@ fi
 if [[ $quick -eq 1 ]]; then finish; fi
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$PWD/tools/dev/lsan.supp:print_suppressions=0
 # Tests labelled slow repeat, on large inputs, what others already cover; sanitizers leave them out.
 if build asan-ubsan asan-ubsan; then
   run_ctest asan-ubsan "$jobs" --label-exclude slow
