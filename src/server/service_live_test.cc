@@ -275,7 +275,10 @@ TEST(ServiceLive, WhoSendsOnAndOnBehindARequestIsDropped) {
   client.send(request("/v1/completions", completion(400, false, 4)));
   client.send(std::string(1u << 20, 'x'));
   EXPECT_EQ(client.read_all(), "");
-  EXPECT_EQ(live.settle().cancelled, 1);
+  // Whether the engine had taken it by then depends on the threads; it never ran to its end.
+  const auto metrics = live.settle();
+  EXPECT_EQ(metrics.cancelled, metrics.requests);
+  EXPECT_EQ(metrics.finished, 0);
   EXPECT_TRUE(live.end().ok());
 }
 
