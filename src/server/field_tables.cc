@@ -54,17 +54,31 @@ constexpr std::string_view kStreamSchema =
 constexpr std::string_view kFormatSchema =
     R"({"type":"object","required":["type"],"properties":{"type":{"const":"text"}}})";
 
+// Fields that OpenAI's and Anthropic's routes have in common.
+constexpr Field kTemperature =
+    plain("temperature", &S::temperature, 0, 100, "0 takes the most likely token.");
+constexpr Field kTopP = {.name = "top_p",
+                         .help = "The most likely tokens of this total probability.",
+                         .target = &S::top_p,
+                         .low = 0,
+                         .high = 1,
+                         .low_open = true};
+constexpr Field kTopK =
+    plain("top_k", &S::top_k, -1, kMaxInt, "The k most likely tokens; 0 and -1 are all.");
+constexpr Field kSeed = custom("seed", read_seed, R"({"type":"integer"})", "Same seed, same text.");
+constexpr Field kIgnoreEos =
+    plain("ignore_eos", &S::ignore_eos, 0, 0, "Go on after the end token.");
+constexpr Field kStream = plain("stream", &R::stream, 0, 0, "Server-sent events.");
+constexpr Field kPriority = plain("priority", &R::priority, -1000, 1000, "Lower runs first.");
+constexpr Field kCacheSalt =
+    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only.");
+
 // What every route that generates text shares.
 constexpr std::array kSampling = {
     plain("model", &R::model, 0, 256, "A served model's name; the served one when absent."),
-    plain("temperature", &S::temperature, 0, 100, "0 takes the most likely token."),
-    Field{.name = "top_p",
-          .help = "The most likely tokens of this total probability.",
-          .target = &S::top_p,
-          .low = 0,
-          .high = 1,
-          .low_open = true},
-    plain("top_k", &S::top_k, -1, kMaxInt, "The k most likely tokens; 0 and -1 are all."),
+    kTemperature,
+    kTopP,
+    kTopK,
     plain("min_p", &S::min_p, 0, 1, "Drops tokens below this share of the likeliest one's."),
     Field{.name = "typical_p",
           .help = "Locally typical sampling; 1 is off.",
@@ -84,20 +98,20 @@ constexpr std::array kSampling = {
     plain("dry_base", &S::dry_base, 1, kMaxFloat, "Growth of that penalty."),
     plain("dry_allowed_length", &S::dry_allowed_length, 1, kMaxInt, "Repetitions that are free."),
     custom("logit_bias", read_logit_bias, kBiasSchema, "Added to the logits of token ids."),
-    custom("seed", read_seed, R"({"type":"integer"})", "Same seed, same text."),
+    kSeed,
     custom("stop", read_stop, kStopSchema, "The text ends before the first of these."),
     custom("stop_token_ids", read_stop_token_ids, kIdsSchema, "Token ids that end the answer."),
     plain("include_stop_str_in_output", &S::include_stop_str_in_output, 0, 0,
           "Keep the stop string."),
-    plain("ignore_eos", &S::ignore_eos, 0, 0, "Go on after the end token."),
+    kIgnoreEos,
     plain("min_tokens", &S::min_tokens, 0, kMaxInt, "No end before this many tokens."),
     plain("max_tokens", &R::max_tokens, 0, kMaxInt,
           "Tokens to generate at most; 0 runs the prompt alone; beyond the context it is cut."),
     plain("n", &S::n, 1, 16, "Answers to each prompt."),
-    plain("stream", &R::stream, 0, 0, "Server-sent events."),
+    kStream,
     custom("stream_options", read_stream_options, kStreamSchema, "include_usage."),
-    plain("priority", &R::priority, -1000, 1000, "Lower runs first."),
-    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only."),
+    kPriority,
+    kCacheSalt,
     Field{.name = "timeout",
           .help = "Seconds after which the request is given up.",
           .target = &R::timeout_s,
@@ -195,19 +209,14 @@ constexpr std::array kMessagesOwn = {
           .high = kMaxInt,
           .required = true},
     custom("stop_sequences", read_stop, kStopSchema, "The text ends before the first of these."),
-    plain("stream", &R::stream, 0, 0, "Server-sent events."),
-    plain("temperature", &S::temperature, 0, 100, "0 takes the most likely token."),
-    Field{.name = "top_p",
-          .help = "The most likely tokens of this total probability.",
-          .target = &S::top_p,
-          .low = 0,
-          .high = 1,
-          .low_open = true},
-    plain("top_k", &S::top_k, -1, kMaxInt, "The k most likely tokens; 0 and -1 are all."),
-    custom("seed", read_seed, R"({"type":"integer"})", "Same seed, same text."),
-    plain("ignore_eos", &S::ignore_eos, 0, 0, "Go on after the end token."),
-    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only."),
-    plain("priority", &R::priority, -1000, 1000, "Lower runs first."),
+    kStream,
+    kTemperature,
+    kTopP,
+    kTopK,
+    kSeed,
+    kIgnoreEos,
+    kCacheSalt,
+    kPriority,
     ignored("metadata"),
     ignored("service_tier"),
     refused("mcp_servers", "Not supported."),
@@ -229,8 +238,8 @@ constexpr std::array kEmbeddings = {
     custom("pooling", read_pooling, R"({"enum":["last","mean"]})",
            "Of the final hidden states: the last token's, or the mean."),
     plain("add_special_tokens", &R::add_special_tokens, 0, 0, "What the model puts around a text."),
-    plain("priority", &R::priority, -1000, 1000, "Lower runs first."),
-    plain("cache_salt", &R::cache_salt, 0, 256, "Prefixes are shared among equal salts only."),
+    kPriority,
+    kCacheSalt,
     Field{.name = "timeout",
           .help = "Seconds after which the request is given up.",
           .target = &R::timeout_s,
