@@ -40,7 +40,7 @@ def tooled(tmp_path_factory):
 def qwen():
     # This one writes calls as bare JSON, whatever its template asks for.
     with Server("--max-model-len", 2048, "--max-num-seqs", 2, "--tool-call-parser", "llama3_json",
-                model=find_model("qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf")) as running:
+                model=find_model("qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf", fetched=False)) as running:
         yield running
         running.settle()
 
