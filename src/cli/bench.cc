@@ -63,9 +63,6 @@ Status check_options(const BenchOptions& options) {
         "--save: the weights of a shape are made where they are used, the same in "
         "every run, and not written");
   }
-  if (options.weights != "bf16") {
-    return unsupported("--weights " + options.weights + ": shapes are made in bf16 alone so far");
-  }
   for (const std::string& text : options.prefill) {
     const auto pair = parse_pair("--prefill", text, 'x');
     if (!pair.ok()) return pair.status();

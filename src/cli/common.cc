@@ -10,11 +10,38 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "ops/device_weights.h"
 
 namespace pelton::cli {
 namespace {
 
 constexpr uint64_t kMaxTextFile = 1ull << 30;
+
+// What --quantization, or a shape's --weights, makes of the weights.
+Status parse_quantization(const CommonOptions& options, engine::EngineOptions* engine) {
+  using kernels::WeightLayout;
+  const bool of_shape = options.weights != "bf16";
+  if (of_shape && options.shape.empty())
+    return invalid_argument("--weights goes with --shape; for a model there is --quantization");
+  if (of_shape && options.quantization != "none")
+    return invalid_argument("--weights and --quantization say the same: give one of them");
+  const std::string& name = of_shape ? options.weights : options.quantization;
+  const std::string option = of_shape ? "--weights " + name : "--quantization " + name;
+  if (name == "none" && !of_shape) return {};
+  engine->quantization = name == "fp8"    ? WeightLayout::kFp8Channels
+                         : name == "int8" ? WeightLayout::kInt8Channels
+                         : name == "int4" ? WeightLayout::kInt4Groups
+                                          : WeightLayout::kSource;
+  if (engine->quantization == WeightLayout::kSource) {
+    return invalid_argument(option + ": not one of " + (of_shape ? "bf16" : "none") +
+                            ", fp8, int8, int4");
+  }
+  if (!engine->cuda)
+    return invalid_argument(option + " needs --device cuda: on a CPU weights stay as they are");
+  if (engine->activations == kernels::ActivationPrecision::kF32)
+    return invalid_argument(option + " contradicts --activations f32, which keeps weights");
+  return {};
+}
 
 Result<kernels::KvFormat> parse_kv_format(const std::string& name,
                                           const engine::EngineOptions& engine) {
@@ -104,6 +131,13 @@ Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool 
   } else if (options.activations != "int8") {
     return invalid_argument("--activations: '" + options.activations + "' is not int8 or f32");
   }
+  if (Status s = parse_quantization(options, &engine); !s.ok()) return s;
+  if (!options.packed_cache.empty()) {
+    if (!engine.cuda) return invalid_argument("--packed-cache needs --device cuda");
+    if (!options.shape.empty())
+      return invalid_argument("--packed-cache: a shape's weights are made, not converted");
+    engine.packed_cache = options.packed_cache;
+  }
   auto format = parse_kv_format(options.kv_cache_dtype, engine);
   if (!format.ok()) return format.status();
   engine.kv_cache_dtype = *format;
@@ -185,6 +219,8 @@ Json answer_header(const std::string& command, const engine::ModelFiles& files,
   answer["machine"] =
       machine_json(options.isa.value_or(cpu_features().best_level()), options.threads);
   if (options.backend != nullptr) answer["machine"]["gpu"] = options.backend->device().caps().name;
+  if (options.quantization != kernels::WeightLayout::kSource)
+    answer["model"]["quantization"] = kernels::weight_layout_name(options.quantization);
   answer["rows"] = Json::array();
   return answer;
 }

@@ -16,6 +16,7 @@ struct CommonOptions {
   std::string model;
   std::string shape;                  // instead of a model: random weights of a known shape
   int32_t layers = 0;                 // of the shape; 0 = its own
+  std::string weights = "bf16";       // of the shape: bf16; on a device fp8, int8, int4
   std::string model_path = "models";  // PELTON_MODELS: where bare model names are looked up
   int threads = 0;
   std::string device = "cpu";
@@ -23,6 +24,8 @@ struct CommonOptions {
   std::string activations = "int8";  // int8, f32
   std::string memory;                // "2GiB"; empty = no bound
   std::string kv_cache_dtype = "auto";
+  std::string quantization = "none";  // of weights at load, on a device: fp8, int8, int4
+  std::string packed_cache;           // file or folder that keeps a device's weights
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 0;            // 0 = the command's own default
   int32_t max_num_batched_tokens = 0;  // 0 = the command's own default

@@ -92,6 +92,8 @@ Status eval_divergence(const EvalOptions& options, engine::EngineOptions engine_
   const int32_t window = options.window > 0 ? options.window : 256;
   CommonOptions base_options = options.common;
   base_options.model = options.kl;
+  base_options.quantization = "none";
+  base_options.packed_cache.clear();
   base_options.activations = options.kl_activations.empty() ? "f32" : options.kl_activations;
   auto base_engine_opts = engine_options(base_options);
   if (!base_engine_opts.ok()) return base_engine_opts.status();
@@ -136,7 +138,10 @@ Status eval_proof(const EvalOptions& options, engine::EngineOptions engine_opts,
       {.context_len = engine_opts.max_model_len,
        .weight_bytes = plan->weights,
        .backend = engine_opts.backend,
-       .exact_weights = engine_opts.activations == kernels::ActivationPrecision::kF32},
+       .exact_weights = engine_opts.activations == kernels::ActivationPrecision::kF32,
+       .quantization = engine_opts.quantization,
+       .packed_cache = engine_opts.packed_cache,
+       .arrangement = plan->arrangement},
       pool);
   if (!loaded.ok()) return loaded.status();
   std::vector<int32_t> prompt = (*loaded)->tokenizer()->encode(kProofText, {});

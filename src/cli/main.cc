@@ -73,6 +73,13 @@ void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODE
       ->check(CLI::NonNegativeNumber);
   app->add_flag("--no-enable-prefix-caching", options->no_prefix_caching,
                 "never reuse the KV blocks of an equal prefix");
+  app->add_option("--quantization", options->quantization,
+                  "weights at load, on a GPU: none, fp8, int8 or int4 (groups of 128)")
+      ->capture_default_str();
+  app->add_option(
+      "--packed-cache", options->packed_cache,
+      "on a GPU: file, or folder for such, that keeps the weights as they are there for "
+      "the next start");
   app->add_flag("--invariant", options->invariant,
                 "same bits whatever the batch; always so on a CPU");
   app->add_flag("--json", options->json, "one JSON object on standard output");
@@ -83,6 +90,9 @@ void add_shape(CLI::App* app, CommonOptions* options) {
   app->get_option("MODEL")->required(false);
   app->add_option("--shape", options->shape,
                   "instead of MODEL, random weights of a known shape: " + models::shape_names());
+  app->add_option("--weights", options->weights,
+                  "with --shape: bf16, or on a GPU fp8, int8 or int4 (groups of 128)")
+      ->capture_default_str();
   app->add_option("--layers", options->layers, "with --shape: its depth; 0 = the shape's own")
       ->check(CLI::Range(0, 1024));
 }
@@ -263,7 +273,6 @@ Command add_bench(CLI::App& program) {
   app->add_option("--rows", options->rows, "which rows: pp, tg, batch, offline")
       ->delimiter(',')
       ->capture_default_str();
-  app->add_option("--weights", options->weights, "with --shape: bf16")->capture_default_str();
   app->add_option("--save", options->save, "not supported: a shape's weights are not written");
   app->add_option("--prefill", options->prefill,
                   "rows of prompts that run together, e.g. 8x2048,2x8192")

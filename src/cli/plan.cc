@@ -50,7 +50,10 @@ Status run_plan(const PlanOptions& options) {
     row("scratch", plan.scratch);
     row("host", plan.host);
     row("anonymous", plan.anonymous());
-    if (plan.on_device) row("device", plan.device());
+    if (plan.on_device) {
+      row("device", plan.device());
+      row("graphs", plan.graphs);
+    }
     row("mapped", (*files)->source().mapped_bytes());
     row("kv_bytes_per_token", plan.kv_token_bytes);
     row("weights_read_per_token", plan.streamed_weights);
@@ -84,7 +87,8 @@ Status run_plan(const PlanOptions& options) {
   if (plan.on_device) {
     line("device in all", plan.device(),
          "of " + runtime::PlanTarget(engine_opts->backend.get()).caps.name +
-             ": weights, cache, scratch, inputs");
+             fmt::format(": weights, cache, scratch, inputs, {} of captured steps",
+                         format_bytes(plan.graphs)));
     line("pinned", plan.pinned, "host memory the device copies to and from");
   }
   line("anonymous in all", plan.anonymous(),

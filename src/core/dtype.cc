@@ -161,17 +161,19 @@ float fp8_to_f32(uint8_t bits) {
 }
 
 uint8_t f32_to_fp8(float value) {
-  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return sign | 0x7F;
-  const float magnitude = std::fabs(value);
-  if (magnitude >= 448.0f) return sign | 0x7E;
-  if (magnitude < 0x1.0p-6f)
-    return sign | static_cast<uint8_t>(std::nearbyint(std::ldexp(magnitude, 9)));
-  int exponent;
-  std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
-  // Eighths of the leading power: 8..16, where 16 carries into the exponent by plain addition.
-  const int eighths = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 4 - exponent)));
-  return sign | static_cast<uint8_t>(((exponent + 6) << 3) + (eighths - 8));
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80u);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7Fu);
+  if (magnitude >= 0x43E00000u) return static_cast<uint8_t>(sign | 0x7Eu);  // 448 and beyond
+  if (magnitude < 0x3C800000u) {
+    // Subnormal: adding 2^14 aligns the value's unit with 2^-9 and rounds to nearest even in the
+    // float adder.
+    const float aligned = std::bit_cast<float>(magnitude) + 0x1p14f;
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x46800000u));
+  }
+  const uint32_t rounded = magnitude + 0x7FFFFu + (magnitude >> 20 & 1u);
+  return static_cast<uint8_t>(sign | (rounded - 0x3C000000u) >> 20);
 }
 
 }  // namespace pelton

@@ -44,6 +44,12 @@ struct EngineOptions {
   int32_t num_kv_blocks = 0;   // 0 = max_num_seqs whole contexts, or what memory_limit leaves
   int32_t max_waiting = 256;
   kernels::KvFormat kv_cache_dtype = kernels::KvFormat::kF16;
+  // What weights become at load on a device: kFp8Channels, kInt8Channels or kInt4Groups; embedding
+  // and head, and matrices whose shape does not allow it, stay BF16.
+  kernels::WeightLayout quantization = kernels::WeightLayout::kSource;
+  // On a device: a file, or a folder for such, that keeps the weights as they are there: read where
+  // it is there, else written. Empty: neither.
+  std::string packed_cache;
   // Same bits whatever the batch on a device too, by its kernels that have one order of sums.
   bool invariant = false;
   size_t memory_limit = 0;  // bytes of anonymous memory (of the device's, on a device); 0 = none

@@ -70,7 +70,8 @@ runtime::EngineShape shape_of(const EngineOptions& options) {
 // Where the options put the engine, for the plan and for the weights.
 nn::WeightPlacement placement_of(const EngineOptions& options) {
   return {.on_device = options.cuda,
-          .exact = options.activations == kernels::ActivationPrecision::kF32};
+          .exact = options.activations == kernels::ActivationPrecision::kF32,
+          .quantization = options.quantization};
 }
 
 // What a device's plan may take: what the user allows, or a share of what is free; without a device
@@ -141,6 +142,7 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   plan.mapped_weights = loader.totals().in_place_bytes;
   plan.streamed_weights = loader.totals().streamed_bytes;
   plan.parameters = loader.totals().parameters;
+  plan.arrangement = loader.totals().arrangement;
   plan.on_device = options->cuda;
   const runtime::PlanTarget target(options->backend.get());
   const ops::DeviceStep device = target.step();
@@ -151,7 +153,7 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
     // What is used in place lies in anonymous memory, not in a file.
     plan.host += std::exchange(plan.mapped_weights, 0);
   }
-  if (options->cuda) runtime::plan_device_side(shape, files.config(), &plan);
+  if (options->cuda) runtime::plan_device_side(shape, files.config(), target.kernels, &plan);
   plan.block_tokens = options->block_size;
   plan.kv_block_bytes = kv::kv_block_bytes(kv_config);
   plan.kv_token_bytes = kv::kv_token_bytes(kv_config);
@@ -212,7 +214,10 @@ Result<std::unique_ptr<Engine>> Engine::load(std::unique_ptr<ModelFiles> files,
                                   {.context_len = chosen.max_model_len,
                                    .weight_bytes = plan->weights,
                                    .backend = chosen.backend,
-                                   .exact_weights = placement_of(chosen).exact},
+                                   .exact_weights = placement_of(chosen).exact,
+                                   .quantization = chosen.quantization,
+                                   .packed_cache = chosen.packed_cache,
+                                   .arrangement = plan->arrangement},
                                   *pool);
   if (!loaded.ok()) return loaded.status();
   if (Status s = engine->initialise(std::move(loaded).value(), std::move(pool), *plan); !s.ok())

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "engine/packed_weights.h"
 
 namespace pelton::engine {
 namespace {
@@ -35,6 +36,44 @@ Status LoadedModel::take_memory(const Target& target) {
   auto uploader = memory::Uploader::create(device, target.backend->stream());
   if (!uploader.ok()) return uploader.status();
   storage_.uploader = std::move(uploader).value();
+  storage_.make_random = [backend = target.backend.get()](const auto& params) {
+    return backend->make_random_weights(params);
+  };
+  return {};
+}
+
+Status LoadedModel::read_weights(const ModelFiles& files, const Target& target, ThreadPool& pool) {
+  nn::WeightPlacement placement{.on_device = target.backend != nullptr,
+                                .exact = target.exact_weights,
+                                .quantization = target.quantization};
+  const bool packs = placement.on_device && !target.packed_cache.empty();
+  weights::PackedKey key;
+  std::filesystem::path packed;
+  if (packs) {
+    storage_.arrangement = target.arrangement;
+    storage_.arena_bytes = target.weight_bytes;
+    key = packed_key(files.source(), placement, storage_);
+    storage_.arrangement = 0;
+    packed = packed_path(target.packed_cache, key);
+    auto read = read_packed(packed, key, storage_, pool);
+    if (!read.ok()) return read.status().with_context("--packed-cache");
+    placement.filled = *read;
+  }
+  nn::WeightLoader loader(files.source(), files.name_map(), &storage_, &pool, placement);
+  auto model = models::build_model(files.config(), target.context_len, loader);
+  if (!model.ok()) return model.status();
+  model_ = std::move(model).value();
+  if (const auto unused = loader.unused(); !unused.empty())
+    warnings_.push_back(unused_warning(unused));
+  if (storage_.uploader == nullptr) return {};
+  if (Status s = storage_.uploader->finish(); !s.ok()) return s.with_context("weights");
+  if (packs && !placement.filled) {
+    // A start that works is worth more than the next one's speed.
+    if (Status s = write_packed(packed, key, storage_); !s.ok())
+      warnings_.push_back("packed weights were not written: " + s.message());
+  }
+  storage_.uploader.reset();
+  storage_.make_random = nullptr;
   return {};
 }
 
@@ -47,19 +86,9 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(std::unique_ptr<Mod
   loaded->tokenizer_ = std::move(tokenizer).value();
   loaded->backend_ = target.backend;
   if (Status s = loaded->take_memory(target); !s.ok()) return s.with_context("weights");
-  nn::WeightLoader loader(files->source(), files->name_map(), &loaded->storage_, &pool,
-                          {.on_device = target.backend != nullptr, .exact = target.exact_weights});
-  auto model = models::build_model(files->config(), target.context_len, loader);
-  if (!model.ok()) return model.status();
-  if (loaded->storage_.uploader != nullptr) {
-    if (Status s = loaded->storage_.uploader->finish(); !s.ok()) return s.with_context("weights");
-    loaded->storage_.uploader.reset();
-  }
-  loaded->model_ = std::move(model).value();
+  if (Status s = loaded->read_weights(*files, target, pool); !s.ok()) return s;
   if (truncated_while_mapped())
     return data_loss(files->path() + ": became shorter while it was read");
-  if (const auto unused = loader.unused(); !unused.empty())
-    loaded->warnings_.push_back(unused_warning(unused));
   const int32_t vocab_size = files->config().vocab_size;
   if (loaded->tokenizer_->vocab_size() > vocab_size) {
     loaded->warnings_.push_back(

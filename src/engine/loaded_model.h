@@ -20,6 +20,9 @@ class LoadedModel {
     size_t weight_bytes = 0;                         // memory_plan's figure
     std::shared_ptr<runtime::Backend> backend = {};  // null: the CPU
     bool exact_weights = false;                      // nn::WeightPlacement
+    kernels::WeightLayout quantization = kernels::WeightLayout::kSource;
+    std::string packed_cache = {};  // EngineOptions::packed_cache
+    uint64_t arrangement = 0;       // nn::WeightStorage's, as the plan found it
   };
   // Takes the weights' memory and reads them with `pool`. Errors name file and tensor.
   static Result<std::shared_ptr<const LoadedModel>> load(std::unique_ptr<ModelFiles> files,
@@ -38,6 +41,7 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Status take_memory(const Target& target);
+  Status read_weights(const ModelFiles& files, const Target& target, ThreadPool& pool);
 
   std::unique_ptr<ModelFiles> files_;
   std::shared_ptr<runtime::Backend> backend_;  // outlives the storage

@@ -73,6 +73,33 @@ TEST(UploaderTest, MoreThanBothBuffersArriveWhole) {
   EXPECT_EQ(device.misuse(), "");
 }
 
+TEST(UploaderTest, TheWayBackBringsTheSame) {
+  FakeDevice device;
+  auto stream = device.create_stream();
+  auto uploader = Uploader::create(device, **stream);
+  for (const size_t bytes :
+       {size_t{0}, size_t{5}, Uploader::kBufferBytes, 2 * Uploader::kBufferBytes + 77}) {
+    auto region = DeviceRegion::allocate(device, bytes);
+    std::vector<std::byte> source(bytes);
+    for (size_t i = 0; i < bytes; ++i) source[i] = static_cast<std::byte>(i * 7 + i / 4099);
+    ASSERT_TRUE((*uploader)->upload(region->bytes().data(), source).ok());
+    std::vector<std::byte> back;
+    ASSERT_TRUE((*uploader)
+                    ->download(region->bytes(),
+                               [&](std::span<const std::byte> piece) {
+                                 back.insert(back.end(), piece.begin(), piece.end());
+                                 return Status();
+                               })
+                    .ok());
+    EXPECT_TRUE(back == source) << bytes;
+    if (bytes == 0) continue;
+    const Status stopped = (*uploader)->download(
+        region->bytes(), [](std::span<const std::byte>) { return io_error("full"); });
+    EXPECT_EQ(stopped.code(), StatusCode::kIo);
+  }
+  EXPECT_EQ(device.misuse(), "");
+}
+
 TEST(UploaderTest, AFaultEndsTheUpload) {
   for (const auto fault : {device::FakeFault::kError, device::FakeFault::kHang}) {
     FakeDevice device;

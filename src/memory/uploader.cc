@@ -27,7 +27,7 @@ Status Uploader::upload(std::byte* target, size_t bytes, size_t granule,
   for (size_t begin = 0; begin < bytes; begin += piece) {
     const size_t count = std::min(piece, bytes - begin);
     Buffer& buffer = buffers_[next_];
-    next_ = 1 - next_;
+    next_ = (next_ + 1) % kBuffers;
     if (Status s = buffer.copied->finish(); !s.ok()) return s;
     fill(begin, buffer.memory.bytes().first(count));
     if (Status s = stream_.copy_to_device(target + begin, buffer.memory.bytes().data(), count);
@@ -43,6 +43,32 @@ Status Uploader::upload(std::byte* target, std::span<const std::byte> source) {
   return upload(target, source.size(), 1, [&](size_t begin, std::span<std::byte> out) {
     std::memcpy(out.data(), source.data() + begin, out.size());
   });
+}
+
+Status Uploader::download(std::span<const std::byte> source,
+                          FunctionRef<Status(std::span<const std::byte>)> take) {
+  const auto piece_at = [&](size_t begin) {
+    return source.subspan(begin, std::min(kBufferBytes, source.size() - begin));
+  };
+  const auto fetch = [&](size_t begin, Buffer& buffer) -> Status {
+    if (begin >= source.size()) return {};
+    const auto piece = piece_at(begin);
+    if (Status s = stream_.copy_to_host(buffer.memory.bytes().data(), piece.data(), piece.size());
+        !s.ok()) {
+      return s;
+    }
+    return stream_.record(*buffer.copied);
+  };
+  if (Status s = finish(); !s.ok()) return s;
+  if (Status s = fetch(0, buffers_[0]); !s.ok()) return s;
+  for (size_t begin = 0; begin < source.size(); begin += kBufferBytes) {
+    const size_t index = begin / kBufferBytes % kBuffers;
+    if (Status s = buffers_[index].copied->finish(); !s.ok()) return s;
+    if (Status s = fetch(begin + kBufferBytes, buffers_[(index + 1) % kBuffers]); !s.ok()) return s;
+    if (Status s = take(buffers_[index].memory.bytes().first(piece_at(begin).size())); !s.ok())
+      return s;
+  }
+  return {};
 }
 
 }  // namespace pelton::memory

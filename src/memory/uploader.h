@@ -1,4 +1,5 @@
-// Large data to the device through two pinned buffers: one is filled while the other is copied.
+// Large data to the device, or back, through two pinned buffers: one is filled while the other is
+// copied.
 #pragma once
 
 #include <array>
@@ -13,7 +14,9 @@ namespace pelton::memory {
 
 class Uploader {
  public:
+  static constexpr size_t kBuffers = 2;
   static constexpr size_t kBufferBytes = size_t{16} << 20;
+  static constexpr size_t kPinnedBytes = kBuffers * kBufferBytes;
 
   // `device` and `stream` must outlive the uploader.
   static Result<std::unique_ptr<Uploader>> create(device::Device& device, device::Stream& stream);
@@ -24,6 +27,9 @@ class Uploader {
   Status upload(std::byte* target, size_t bytes, size_t granule,
                 FunctionRef<void(size_t begin, std::span<std::byte> out)> fill);
   Status upload(std::byte* target, std::span<const std::byte> source);
+  // The way back: take() is called for pieces of kBufferBytes, the last one shorter, in order.
+  Status download(std::span<const std::byte> source,
+                  FunctionRef<Status(std::span<const std::byte> piece)> take);
   Status finish() { return stream_.finish(); }
 
  private:
@@ -34,7 +40,7 @@ class Uploader {
   explicit Uploader(device::Stream& stream) : stream_(stream) {}
 
   device::Stream& stream_;
-  std::array<Buffer, 2> buffers_;
+  std::array<Buffer, kBuffers> buffers_;
   size_t next_ = 0;
 };
 

@@ -16,7 +16,8 @@ TokenHead::TokenHead(const ModelConfig& config, const std::string& embedding_nam
   table_ = loader.embedding(embedding_name + ".weight", config.vocab_size, config.hidden_size,
                             !own_head);
   if (own_head) {
-    head_ = nn::Linear(loader, {{"lm_head", config.vocab_size}}, config.hidden_size, false);
+    // Not one of the matrices that a load may quantize.
+    head_ = nn::Linear(loader.matrix("lm_head.weight", config.vocab_size, config.hidden_size));
   } else {
     head_ = nn::Linear(table_);
     if (!config.tie_word_embeddings) {

@@ -6,15 +6,16 @@ namespace pelton::nn {
 
 Linear::Linear(WeightLoader& loader, const std::vector<Part>& parts, int64_t in_features, bool bias,
                bool transposed) {
+  std::vector<WeightLoader::Part> matrices;
   std::vector<std::string> bias_names;
   std::vector<int64_t> bias_sizes;
   for (const Part& part : parts) {
-    weights_.push_back(
-        loader.matrix(part.name + ".weight", part.out_features, in_features, transposed));
+    matrices.push_back({part.name + ".weight", part.out_features});
     bias_names.push_back(part.name + ".bias");
     bias_sizes.push_back(part.out_features);
     out_features_ += part.out_features;
   }
+  weights_ = loader.matrices(matrices, in_features, transposed);
   if (bias) bias_ = loader.vectors(bias_names, bias_sizes);
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string>
 
@@ -14,6 +15,7 @@
 #include "kernels/ref/rows.h"
 #include "ops/attention.h"
 #include "ops/attention_cases.h"
+#include "ops/device_weights.h"
 #include "ops/elementwise.h"
 #include "ops/elementwise_cases.h"
 #include "ops/matmul.h"
@@ -268,6 +270,77 @@ TEST_P(DeviceBf16Test, GatedProductsMatchTheReference) {
                                    1.13 * gate_error * up_error + kHalf * std::fabs(want) * 1.1;
           ASSERT_NEAR(got.row(t)[i], want, tolerance + 1e-6)
               << "rows " << m << " row " << t << " column " << i;
+        }
+      }
+    }
+  }
+}
+
+// Weights quantized at load: what the kernels multiply is what the host reads back, and that is
+// near what was quantized.
+TEST_P(DeviceBf16Test, QuantizedWeightsAreMultipliedAsTheyReadBack) {
+  using kernels::WeightLayout;
+  struct Case {
+    WeightLayout layout;
+    int64_t rows;
+    int64_t columns;
+    double error;  // of a value, in its row's or group's largest
+  };
+  for (const Case& c : {Case{WeightLayout::kFp8Channels, 48, 576, 0x1p-4},
+                        Case{WeightLayout::kInt8Channels, 37, 576, 0.5 / 127},
+                        Case{WeightLayout::kInt4Groups, 64, 1536, 1.0 / 7}}) {
+    harness_.reset();
+    const Matrix values = Matrix::normal(c.rows, c.columns, 61, 0.05f);
+    const int64_t tile_rows = kernels::device_tile_rows(c.layout);
+    const size_t tile_bytes = kernels::device_tile_bytes(c.layout, c.columns);
+    std::vector<std::byte> bytes(kernels::device_weight_bytes(c.layout, c.rows, c.columns));
+    std::vector<float> scales(static_cast<size_t>(c.rows));
+    for (int64_t row = 0; row < c.rows; row += tile_rows) {
+      const auto at = static_cast<size_t>(row / tile_rows) * tile_bytes;
+      kernels::quantize_tile(
+          c.layout, c.columns,
+          {values.values.data() + row * c.columns, static_cast<size_t>(tile_rows * c.columns)},
+          std::span(bytes).subspan(at, tile_bytes), &scales[static_cast<size_t>(row)]);
+    }
+    if (c.layout != WeightLayout::kInt4Groups) {
+      std::memcpy(bytes.data() + kernels::channel_scales_offset(c.rows, c.columns), scales.data(),
+                  scales.size() * sizeof(float));
+    }
+    WeightMatrix weight{bytes.data(), bytes.size(),        c.rows,
+                        c.columns,    WeightFormat::kBF16, c.layout};
+    Matrix back(c.rows, c.columns);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      kernels::dequantize_device_row(weight, r, back.row(r).data());
+      float largest = 0;
+      for (int64_t i = 0; i < c.columns; ++i)
+        largest =
+            std::max(largest, std::fabs(values.values[static_cast<size_t>(r * c.columns + i)]));
+      for (int64_t i = 0; i < c.columns; ++i) {
+        const double value = values.values[static_cast<size_t>(r * c.columns + i)];
+        const double size = c.layout == WeightLayout::kFp8Channels
+                                ? std::fabs(value) + static_cast<double>(largest) * 0x1p-9
+                                : static_cast<double>(largest);
+        ASSERT_NEAR(back.row(r)[i], value, c.error * size * 1.01)
+            << kernels::weight_layout_name(c.layout) << " row " << r << " column " << i;
+      }
+    }
+    weight.data = harness_.put(std::span<const std::byte>(bytes));
+    const WeightMatrix exact = in_place(WeightFormat::kF32, c.rows, c.columns,
+                                        std::as_bytes(std::span<const float>(back.values)));
+    for (const int64_t m : {1, 9, 33}) {
+      Matrix x = random(m, c.columns, 62);
+      const Tensor out = harness_.blank(m, c.rows);
+      ASSERT_TRUE(matmul(harness_.context(),
+                         {.x = harness_.put(x, DType::kBF16), .weights = {&weight, 1}, .out = out})
+                      .ok());
+      Matrix got = harness_.get(out);
+      for (int64_t t = 0; t < m; t += 4) {
+        const Sums want = reference_row({&exact, 1}, {}, x.row(t));
+        for (size_t i = 0; i < want.value.size(); ++i) {
+          // Int4 sums codes of 0 to 15 and takes eight times the sum of x off.
+          ASSERT_NEAR(got.row(t)[i], want.value[i], 16 * f32_error(want.magnitude[i], c.columns))
+              << kernels::weight_layout_name(c.layout) << " rows " << m << " row " << t
+              << " column " << i;
         }
       }
     }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/params/device_kernels.h"
+#include "kernels/params/device_weights.h"
 
 namespace pelton::ops::on_device {
 namespace {
@@ -52,17 +53,19 @@ size_t planned_workspace(std::span<const Entry> entries, const device::Caps& cap
 struct Merged {
   size_t count = 0;  // of the weights, from the first on
   int64_t n = 0;
-  WeightFormat format = WeightFormat::kF32;
-  const std::byte* data = nullptr;
+  const WeightMatrix* first = nullptr;
 };
 Merged merge(std::span<const WeightMatrix> weights) {
   Merged merged;
   const std::byte* end = nullptr;
   for (const WeightMatrix& w : weights) {
     if (merged.count == 0) {
-      merged = {1, w.rows, w.format, w.data};
+      merged = {1, w.rows, &w};
     } else {
-      if (w.format != merged.format || w.data != end || merged.data == nullptr) break;
+      const WeightMatrix& first = *merged.first;
+      const bool is_plain =
+          first.layout == kernels::WeightLayout::kSource && first.layout == w.layout;
+      if (!is_plain || w.format != first.format || w.data != end || first.data == nullptr) break;
       merged.n += w.rows;
       ++merged.count;
     }
@@ -75,7 +78,8 @@ MatmulProblem problem_of(const StepContext& context, const MatmulArgs& args, con
   return {.m = args.x.num_rows(),
           .n = merged.n,
           .k = args.x.row_elements(),
-          .format = merged.format,
+          .format = merged.first->format,
+          .layout = merged.first->layout,
           .bias = args.bias != nullptr,
           .accumulate = args.accumulate,
           .invariant = context.device->invariant,
@@ -99,10 +103,15 @@ Status multiply(StepContext& context, const MatmulArgs& args, const MatmulProble
   if (entry == nullptr) return unsupported("no device kernel multiplies " + to_string(problem));
   kernels::Rows out = rows_of(args.out);
   out.data = static_cast<std::byte*>(out.data) + column * dtype_bytes(out.type);
+  const bool has_scales = problem.layout == kernels::WeightLayout::kFp8Channels ||
+                          problem.layout == kernels::WeightLayout::kInt8Channels;
+  const auto* scale = reinterpret_cast<const float*>(
+      has_scales ? weight + kernels::channel_scales_offset(problem.n, problem.k) : nullptr);
   const size_t bytes = entry->workspace(device.caps, problem);
   return entry->launch({.problem = problem,
                         .x = rows_of(args.x),
                         .weight = weight,
+                        .scale = scale,
                         .bias = args.bias == nullptr ? nullptr : args.bias + column,
                         .out = out,
                         .workspace = static_cast<std::byte*>(context.arena.allocate(bytes))},
@@ -213,7 +222,7 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
     const Merged merged = merge(args.weights.subspan(i));
     i += merged.count;
     const MatmulProblem problem = problem_of(context, args, merged);
-    if (Status s = multiply(context, args, problem, merged.data, column); !s.ok()) return s;
+    if (Status s = multiply(context, args, problem, merged.first->data, column); !s.ok()) return s;
     column += problem.n;
   }
   return {};
@@ -231,9 +240,9 @@ Status gated_matmul(StepContext& context, const GatedMatmulArgs& args) {
     gated.gated = true;
     gated.activation = static_cast<DeviceActivation>(args.activation);
     if (context.planning()) {
-      if (Status s = multiply(context, product, gated, merged.data, 0); !s.ok()) return s;
+      if (Status s = multiply(context, product, gated, merged.first->data, 0); !s.ok()) return s;
     } else if (is_cheaper(device, gated, apart)) {
-      return multiply(context, product, gated, merged.data, 0);
+      return multiply(context, product, gated, merged.first->data, 0);
     }
   }
   const int64_t half = product.out.row_elements();

@@ -7,6 +7,7 @@
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cuda/list.h"
 #include "kernels/params/device_kernels.h"
+#include "ops/device_weights.h"
 
 namespace pelton::ops {
 
@@ -15,6 +16,13 @@ const kernels::CpuKernels& kernels_of(IsaLevel level) { return kernels::kernels_
 const kernels::DeviceKernels& cuda_kernels() { return kernels::cuda::device_kernels(); }
 
 size_t zeroed_bytes(const kernels::DeviceKernels& kernels) { return kernels.zeroed_bytes; }
+
+Status random_weights(const kernels::DeviceKernels& kernels, device::Stream& stream,
+                      const kernels::RandomWeightsParams& params) {
+  if (kernels.random_weights == nullptr)
+    return unsupported("this device's kernels make no random weights");
+  return kernels.random_weights(params, stream);
+}
 
 void StepContext::show(std::string_view name, const Tensor& tensor) const {
   if (!sink->wants(layer, name)) return;

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "memory/device_region.h"
+#include "ops/device_weights.h"
 #include "ops/step_context.h"
 
 namespace pelton::runtime {
@@ -24,6 +25,10 @@ class Backend {
   const kernels::DeviceKernels& kernels() const { return *kernels_; }
   // What the kernels' launches in this stream share (DeviceKernels::zeroed_bytes).
   std::byte* zeroed() const { return zeroed_.bytes().data(); }
+  // Queues the making of weights that no file holds.
+  Status make_random_weights(const kernels::RandomWeightsParams& params) const {
+    return ops::random_weights(*kernels_, *stream_, params);
+  }
 
  private:
   Backend() = default;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "memory/mirror.h"
+#include "memory/uploader.h"
 #include "runtime/graph_cache.h"
 
 namespace pelton::runtime {
@@ -71,13 +72,16 @@ size_t sampled_bytes(const EngineShape& shape) {
 }
 
 void plan_device_side(const EngineShape& shape, const models::ModelConfig& config,
-                      MemoryPlan* plan) {
+                      const kernels::DeviceKernels& kernels, MemoryPlan* plan) {
   plan->inputs = BatchBuilder::storage_bytes(batch_limits(shape));
   plan->sampled = sampled_bytes(shape);
   plan->graphs =
       shape.graphs ? planned_graph_bytes(shape.max_num_seqs, config.num_hidden_layers) : 0;
-  plan->pinned = memory::Mirror::pinned_bytes(plan->inputs) + 3 * plan->sampled +
-                 logit_bytes(shape, config.vocab_size);
+  plan->shared = ops::zeroed_bytes(kernels);
+  const size_t running = memory::Mirror::pinned_bytes(plan->inputs) + 3 * plan->sampled +
+                         logit_bytes(shape, config.vocab_size);
+  // The upload's buffers are given back before the others are taken.
+  plan->pinned = std::max(running, memory::Uploader::kPinnedBytes);
   plan->host += plan->inputs;
 }
 

@@ -36,7 +36,8 @@ struct MemoryPlan {
   size_t inputs = 0;    // a step's integers: as much on the device as in pinned host memory
   size_t sampled = 0;   // on the device: tokens that a step chose there
   size_t graphs = 0;    // captured decode steps
-  size_t pinned = 0;    // host memory that the device copies to and from
+  size_t shared = 0;    // on the device: what kernels' launches share, taken with the backend
+  size_t pinned = 0;    // host memory that the device copies to and from, weights' way in included
   size_t mapped_weights =
       0;  // used in place where the file is mapped; reclaimable by the system, not anonymous
 
@@ -46,10 +47,11 @@ struct MemoryPlan {
   size_t kv_token_bytes = 0;
   size_t streamed_weights = 0;  // bytes that one decoded token reads
   size_t parameters = 0;
+  uint64_t arrangement = 0;  // nn::WeightStorage's
 
   size_t anonymous() const { return host + (on_device ? pinned : weights + kv_cache + scratch); }
   size_t device() const {
-    return on_device ? weights + kv_cache + scratch + inputs + sampled + graphs : 0;
+    return on_device ? weights + kv_cache + scratch + inputs + sampled + graphs + shared : 0;
   }
   int64_t kv_tokens() const { return int64_t{num_blocks} * block_tokens; }
 };
@@ -65,8 +67,8 @@ BatchLimits batch_limits(const EngineShape& shape);
 size_t logit_bytes(const EngineShape& shape, int32_t vocab_size);
 // Bytes of the tokens, and their states, that one step may choose on a device.
 size_t sampled_bytes(const EngineShape& shape);
-// Fills in what a runner on a device takes besides weights, pages and scratch.
+// Fills in what a runner on a device with these kernels takes besides weights, pages and scratch.
 void plan_device_side(const EngineShape& shape, const models::ModelConfig& config,
-                      MemoryPlan* plan);
+                      const kernels::DeviceKernels& kernels, MemoryPlan* plan);
 
 }  // namespace pelton::runtime

@@ -8,20 +8,13 @@
 #include <bit>
 
 #include "base/checked.h"
+#include "base/splitmix.h"
 #include "base/thread_pool.h"
 
 namespace pelton::weights {
 namespace {
 
 size_t page_bytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
-
-// 64 well mixed bits of a counter (Steele et al., "Fast splittable pseudorandom number generators",
-// OOPSLA 2014).
-uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
-}
 
 uint16_t to_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);  // finite: rounding cannot meet a NaN
@@ -30,14 +23,11 @@ uint16_t to_bf16(float value) {
 
 // Values [first, first + count) of the stream `key`; four come of each counter.
 void fill(uint64_t key, int64_t first, int64_t count, float centre, float spread, uint16_t* out) {
-  constexpr uint64_t kGolden = 0x9E3779B97F4A7C15ull;
   for (int64_t i = first; i < first + count; i += 4) {
-    const uint64_t bits = mix(key + (static_cast<uint64_t>(i) / 4 + 1) * kGolden);
-    const int64_t lanes = std::min<int64_t>(4, first + count - i);
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      const auto part = static_cast<int16_t>(bits >> (16 * lane));
-      out[i + lane] = to_bf16(centre + spread * (static_cast<float>(part) * 0x1p-15f));
-    }
+    const uint64_t bits = counter_bits(key, static_cast<uint64_t>(i) / 4);
+    const int lanes = static_cast<int>(std::min<int64_t>(4, first + count - i));
+    for (int lane = 0; lane < lanes; ++lane)
+      out[i + lane] = to_bf16(centre + spread * signed_unit(bits, lane));
   }
 }
 
@@ -86,13 +76,26 @@ SyntheticWeights::~SyntheticWeights() {
   if (reserved_ != nullptr) munmap(reserved_, size_);
 }
 
+size_t SyntheticWeights::index_of(const TensorInfo& tensor) const {
+  return static_cast<size_t>(&tensor - table_.tensors().data());
+}
+
+uint64_t SyntheticWeights::key_of(const TensorInfo& tensor) const {
+  return mix_bits(seed_ * 0x9E3779B97F4A7C15ull + index_of(tensor));
+}
+
+std::optional<RandomTensor> SyntheticWeights::random(const TensorInfo& tensor) const {
+  const SyntheticTensor& recipe = recipes_[index_of(tensor)];
+  if (recipe.centre != 0.0f) return std::nullopt;
+  return RandomTensor{key_of(tensor), recipe.spread};
+}
+
 void SyntheticWeights::prepare(const TensorInfo& tensor, ThreadPool& pool) const {
-  const auto index = static_cast<size_t>(&tensor - table_.tensors().data());
-  const SyntheticTensor& recipe = recipes_[index];
+  const SyntheticTensor& recipe = recipes_[index_of(tensor)];
   auto* out = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(tensor.data.data()));
   const auto count = static_cast<int64_t>(tensor.data.size() / sizeof(uint16_t));
   constexpr int64_t kValuesPerItem = int64_t{1} << 18;
-  const uint64_t key = mix(seed_ * 0x9E3779B97F4A7C15ull + index);
+  const uint64_t key = key_of(tensor);
   pool.parallel_for((count + kValuesPerItem - 1) / kValuesPerItem, [&](int64_t item, int) {
     const int64_t first = item * kValuesPerItem;
     fill(key, first, std::min(kValuesPerItem, count - first), recipe.centre, recipe.spread, out);

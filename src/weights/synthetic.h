@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,14 @@ class SyntheticWeights final : public WeightSource {
   const std::string& path() const override { return name_; }
   uint64_t mapped_bytes() const override { return 0; }
 
+  std::optional<RandomTensor> random(const TensorInfo& tensor) const override;
   void prepare(const TensorInfo& tensor, ThreadPool& pool) const override;
   void release(const TensorInfo& tensor) const override;
 
  private:
   SyntheticWeights() = default;
+  size_t index_of(const TensorInfo& tensor) const;
+  uint64_t key_of(const TensorInfo& tensor) const;
 
   std::string name_;
   uint64_t seed_ = 0;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,14 @@ struct TensorInfo {
   int64_t elements() const;
 };
 
+// A tensor that no file holds. Element i, rows end to end, is spread *
+// signed_unit(counter_bits(key, i / 4), i % 4) (base/splitmix.h), so that it can be made where it
+// is used.
+struct RandomTensor {
+  uint64_t key = 0;
+  float spread = 0;
+};
+
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
@@ -42,11 +51,20 @@ class WeightSource {
   // Bytes of all mapped files.
   virtual uint64_t mapped_bytes() const = 0;
 
+  // How the tensor is made, where it is one of that kind; it then need not be prepared.
+  virtual std::optional<RandomTensor> random(const TensorInfo& /*tensor*/) const {
+    return std::nullopt;
+  }
   // Called before a tensor's bytes are read, and when they are not needed any more.
   virtual void prepare(const TensorInfo& /*tensor*/, ThreadPool& /*pool*/) const {}
   virtual void release(const TensorInfo& tensor) const {
     if (tensor.file != nullptr) tensor.file->drop_pages(tensor.data);
   }
+
+  // Bytes of the tensor from `begin` on.
+  static void copy(const TensorInfo& tensor, size_t begin, std::span<std::byte> out);
+  // Byte `begin` of the tensor will be needed soon, and so many after it, even beyond its end.
+  static void read_ahead(const TensorInfo& tensor, size_t begin, size_t bytes);
 
   // find(), or an error that says why there is no such tensor.
   Result<const TensorInfo*> require(std::string_view name) const;

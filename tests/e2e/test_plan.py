@@ -92,6 +92,39 @@ def test_memory_of_a_real_model_stays_within_the_plan(pelton, smollm, limit):
     assert 0 < memory["peak_anonymous_bytes"] <= memory["planned_anonymous_bytes"] <= limit << 20
 
 
+def weight_bytes(rows, columns, weights):
+    """Of one matrix on a device, as docs say: codes, then scales."""
+    if weights == "bf16":
+        return 2 * rows * columns
+    if weights == "int4":
+        return rows * columns // 2 + rows * columns // 128 * 2
+    return -(-rows * columns // 64) * 64 + 4 * rows
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "int8", "int4"])
+def test_weights_of_a_shape_are_counted_to_the_byte(pelton, weights):
+    """Llama 3.1 8B: the layers' products in the format asked for, table and head BF16, vectors float32."""
+    outcome = pelton("plan", "--shape", "llama-3.1-8b", "--device", "cuda", "--weights", weights, "--json")
+    assert outcome.code == 0, outcome.err
+    rows = {row["name"]: row["value"] for row in outcome.json()["rows"]}
+    layer = sum(weight_bytes(r, c, weights) for r, c in [(6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)])
+    head = weight_bytes(128256, 4096, "bf16")
+    vectors = 4 * (65 * 4096 + 64)
+    assert rows["weights"] == 32 * layer + 2 * head + vectors
+    assert rows["weights_read_per_token"] == 32 * layer + head
+
+
+def test_formats_of_a_shape_that_cannot_be(pelton):
+    refused(pelton("plan", "--shape", "llama-3.1-8b", "--weights", "fp8"), "--device cuda")
+    refused(pelton("plan", "--shape", "llama-3.1-8b", "--device", "cuda", "--weights", "fp4"), "--weights", "int4")
+    refused(pelton("plan", RUNNEL, "--device", "cuda", "--weights", "fp8"), "--shape")
+    refused(pelton("plan", RUNNEL, "--quantization", "fp8"), "--device cuda")
+    refused(pelton("plan", RUNNEL, "--device", "cuda", "--quantization", "nf4"), "--quantization")
+    refused(pelton("plan", "--shape", "llama-3.1-8b", "--device", "cuda", "--weights", "fp8", "--quantization", "fp8"),
+            "one of them")
+    refused(pelton("plan", RUNNEL, "--device", "cuda", "--quantization", "fp8", "--activations", "f32"), "f32")
+
+
 def test_text_answers_end_in_a_sentence(pelton):
     outcome = pelton("plan", RUNNEL)
     assert outcome.code == 0 and "It fits" in outcome.out and "KV cache" in outcome.out

@@ -18,6 +18,7 @@ Status append(const AppendParams& params, device::Stream& stream);
 Status take_tokens(const TakeTokensParams& params, device::Stream& stream);
 Status sample(const SampleParams& params, device::Stream& stream);
 Status prepare(const PrepareParams& params, device::Stream& stream);
+Status random_weights(const RandomWeightsParams& params, device::Stream& stream);
 
 inline constexpr int64_t kSmallMRows = 32;  // of one launch
 Status matmul_plain(const MatmulParams& params, device::Stream& stream);

@@ -4,17 +4,23 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/params/device_weights.h"
 
 namespace pelton::kernels::cuda {
 namespace {
 
-bool is_plain_format(WeightFormat format) {
+bool is_plain_format(const MatmulProblem& p) {
+  const WeightFormat format = p.format;
+  if (p.layout != WeightLayout::kSource)
+    return p.layout == WeightLayout::kFp8Channels || p.layout == WeightLayout::kInt8Channels;
   return format == WeightFormat::kF32 || format == WeightFormat::kF16 ||
          format == WeightFormat::kBF16;
 }
 
 double weight_size(const MatmulProblem& p) {
-  return static_cast<double>(p.n * p.k) * weight_format_info(p.format).block_bytes;
+  if (p.layout == WeightLayout::kSource)
+    return static_cast<double>(p.n * p.k) * weight_format_info(p.format).block_bytes;
+  return static_cast<double>(device_weight_bytes(p.layout, p.n, p.k));
 }
 
 double plain_matmul_cost(const device::Caps& caps, const MatmulProblem& p) {
@@ -28,16 +34,21 @@ double plain_matmul_cost(const device::Caps& caps, const MatmulProblem& p) {
 
 bool small_m_supports(const device::Caps& caps, const MatmulProblem& p) {
   // Of bf16 rows alone: an f32 row would lose what --activations f32 asks for.
-  if (!caps.is_hopper() || p.x_type != DType::kBF16 || p.format != WeightFormat::kBF16)
-    return false;
-  if (p.k % 8 != 0 || p.n > INT32_MAX || p.k > INT32_MAX) return false;
-  return !p.gated || (p.activation == DeviceActivation::kSilu && p.n % 2 == 0 && !p.accumulate);
+  if (!caps.is_hopper() || p.x_type != DType::kBF16) return false;
+  const bool is_kept =
+      p.layout == WeightLayout::kSource
+          ? p.format == WeightFormat::kBF16
+          : p.layout != WeightLayout::kInt8Channels && fits_device_layout(p.layout, p.k);
+  if (!is_kept || p.k % 8 != 0 || p.n > INT32_MAX || p.k > INT32_MAX) return false;
+  const int64_t gate_rows = p.layout == WeightLayout::kInt4Groups ? 32 : 2;
+  return !p.gated ||
+         (p.activation == DeviceActivation::kSilu && p.n % gate_rows == 0 && !p.accumulate);
 }
 
 // The plain kernels take anything the backend stores; faster ones undercut their cost, and are the
 // only ones where a row needs one order whatever its company.
 bool plain_matmul_supports(const device::Caps& caps, const MatmulProblem& p) {
-  return caps.is_hopper() && is_plain_format(p.format) && !p.gated &&
+  return caps.is_hopper() && is_plain_format(p) && !p.gated &&
          !(p.invariant && small_m_supports(caps, p));
 }
 
@@ -50,8 +61,9 @@ double small_m_cost(const device::Caps& caps, const MatmulProblem& p) {
 
 // Not for few rows even where it would be as fast: a row of a decode step has one order of sums.
 bool gemm_supports(const device::Caps& caps, const MatmulProblem& p) {
-  return small_m_supports(caps, p) && !p.invariant && p.m > kSmallMRows && p.m <= INT32_MAX &&
-         p.n % (p.gated ? 16 : 8) == 0 && !(p.accumulate && p.out_type != DType::kF32);
+  return small_m_supports(caps, p) && p.layout == WeightLayout::kSource && !p.invariant &&
+         p.m > kSmallMRows && p.m <= INT32_MAX && p.n % (p.gated ? 16 : 8) == 0 &&
+         !(p.accumulate && p.out_type != DType::kF32);
 }
 
 double gemm_cost(const device::Caps& caps, const MatmulProblem& p) {
@@ -171,6 +183,7 @@ const DeviceKernels& device_kernels() {
                                              .take_tokens = take_tokens,
                                              .sample = sample,
                                              .prepare = prepare,
+                                             .random_weights = random_weights,
                                              .zeroed_bytes = kZeroedBytes};
   return kKernels;
 }

@@ -88,6 +88,23 @@ TEST(CudaListTest, Bf16ProductsGoByTheirRows) {
   EXPECT_EQ(matmul_choice(p), "") << "composed of a product and an activation";
 }
 
+TEST(CudaListTest, WeightsQuantizedAtLoadHaveAKernelForAnyNumberOfRows) {
+  for (const int64_t m : {1, 32, 33, 512}) {
+    MatmulProblem p{.m = m,
+                    .n = 4096,
+                    .k = 1536,
+                    .format = WeightFormat::kBF16,
+                    .layout = WeightLayout::kFp8Channels,
+                    .x_type = DType::kBF16,
+                    .out_type = DType::kBF16};
+    EXPECT_EQ(matmul_choice(p), "small_m") << m;
+    p.layout = WeightLayout::kInt4Groups;
+    EXPECT_EQ(matmul_choice(p), "small_m") << m;
+    p.layout = WeightLayout::kInt8Channels;
+    EXPECT_EQ(matmul_choice(p), "plain") << m;
+  }
+}
+
 TEST(CudaListTest, AttentionOfABf16StepGoesByWhetherItDecodes) {
   AttentionProblem p{.rows = 1,
                      .num_sequences = 1,

@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 
+#include "kernels/params/device_weights.h"
+
 namespace pelton::kernels {
 
 std::string to_string(const MatmulProblem& p) {
   return fmt::format("m {}, n {}, k {}, {}, {} to {}{}{}{}", p.m, p.n, p.k,
-                     weight_format_name(p.format), dtype_name(p.x_type), dtype_name(p.out_type),
-                     p.bias ? ", bias" : "", p.accumulate ? ", accumulate" : "",
-                     p.gated ? ", gated" : "");
+                     p.layout == WeightLayout::kSource ? weight_format_name(p.format)
+                                                       : weight_layout_name(p.layout),
+                     dtype_name(p.x_type), dtype_name(p.out_type), p.bias ? ", bias" : "",
+                     p.accumulate ? ", accumulate" : "", p.gated ? ", gated" : "");
 }
 
 std::string to_string(const AttentionProblem& p) {

@@ -15,6 +15,7 @@
 #include "device/caps.h"
 #include "device/stream.h"
 #include "kernels/params/attention.h"
+#include "kernels/params/device_weights.h"
 #include "kernels/params/matmul.h"
 #include "kernels/params/sampling.h"
 
@@ -34,7 +35,8 @@ struct MatmulProblem {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  WeightFormat format = WeightFormat::kF32;  // of W, rows of k elements end to end
+  WeightFormat format = WeightFormat::kF32;     // of W, rows of k elements end to end
+  WeightLayout layout = WeightLayout::kSource;  // or one of device_weights.h instead of a format
   bool bias = false;
   bool accumulate = false;  // out += product
   bool invariant = false;   // only kernels whose order of sums is the same for every m
@@ -51,6 +53,7 @@ struct MatmulParams {
   MatmulProblem problem;
   Rows x;
   const std::byte* weight = nullptr;
+  const float* scale = nullptr;  // [n], of layouts with a scale a channel
   const float* bias = nullptr;
   Rows out;
   std::byte* workspace = nullptr;
@@ -241,6 +244,8 @@ struct DeviceKernels {
   Launch<SampleParams> sample = nullptr;
   // All of norms, rope and append at once, for bf16 rows; null: they run one by one.
   Launch<PrepareParams> prepare = nullptr;
+  // Null: there are no random weights on this device.
+  Launch<RandomWeightsParams> random_weights = nullptr;
   // Memory that a stream's launches share and that each leaves zero.
   size_t zeroed_bytes = 0;
 };

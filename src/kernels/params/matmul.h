@@ -12,6 +12,11 @@ namespace pelton::kernels {
 enum class WeightLayout : uint8_t {
   kSource,       // as in the model file: row after row of whole blocks
   kInterleaved,  // rows interleaved so that one vector lane is one output row; see docs/kernels.md
+  // Quantized at load for a device; see kernels/params/device_weights.h. `format` says nothing
+  // then.
+  kFp8Channels,
+  kInt8Channels,
+  kInt4Groups,
 };
 
 // Multiplying float activations by quantized weights: exactly in float, or through 8-bit

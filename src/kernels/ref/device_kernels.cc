@@ -6,7 +6,10 @@
 #include <functional>
 #include <vector>
 
+#include "base/splitmix.h"
 #include "kernels/cpu/packing.h"
+#include "kernels/cuda/matmul/int4_pack.h"
+#include "kernels/params/device_weights.h"
 #include "kernels/ref/attention.h"
 #include "kernels/ref/matmul.h"
 #include "kernels/ref/rows.h"
@@ -299,11 +302,29 @@ void attend(const AttentionParams& p) {
   }
 }
 
+std::vector<float> dequantized(const WeightMatrix& weight) {
+  std::vector<float> values(static_cast<size_t>(weight.rows * weight.columns));
+  for (int64_t n = 0; n < weight.rows; ++n)
+    dequantize_device_row(weight, n, values.data() + n * weight.columns);
+  return values;
+}
+
 void multiply(const MatmulParams& p) {
   const MatmulProblem& q = p.problem;
-  const WeightMatrix weight = {p.weight, *weight_bytes(q.format, static_cast<uint64_t>(q.n * q.k)),
-                               q.n,      q.k,
-                               q.format, WeightLayout::kSource};
+  WeightMatrix weight = {p.weight, 0, q.n, q.k, q.format, WeightLayout::kSource};
+  std::vector<float> values;
+  if (q.layout == WeightLayout::kSource) {
+    weight.bytes = *weight_bytes(q.format, static_cast<uint64_t>(q.n * q.k));
+  } else {
+    weight.layout = q.layout;
+    values = dequantized(weight);
+    weight = {reinterpret_cast<const std::byte*>(values.data()),
+              values.size() * sizeof(float),
+              q.n,
+              q.k,
+              WeightFormat::kF32,
+              WeightLayout::kSource};
+  }
   std::vector<double> sums(static_cast<size_t>(q.n)), sizes(static_cast<size_t>(q.n));
   const int64_t columns = q.gated ? q.n / 2 : q.n;
   for (int64_t t = 0; t < q.m; ++t) {
@@ -345,6 +366,37 @@ void take_rows(const TakeTokensParams& p) {
   }
 }
 
+// Element i of the matrix as a number in [-1, 1).
+float random_unit(const RandomWeightsParams& p, int64_t i) {
+  return signed_unit(counter_bits(p.key, static_cast<uint64_t>(i) / 4), static_cast<int>(i % 4));
+}
+
+void random_int4(const RandomWeightsParams& p) {
+  std::vector<uint8_t> codes(static_cast<size_t>(p.rows * p.columns));
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<uint8_t>(8 + std::lrint(7.0f * random_unit(p, static_cast<int64_t>(i))));
+  const std::vector<uint16_t> scales(codes.size() / cuda::kInt4Group, f32_to_f16(p.spread / 7.0f));
+  cuda::int4_pack(codes, scales, p.rows, p.columns,
+                  {p.out, device_weight_bytes(p.layout, p.rows, p.columns)});
+}
+
+void make_random_weights(const RandomWeightsParams& p) {
+  if (p.layout == WeightLayout::kInt4Groups) return random_int4(p);
+  for (int64_t i = 0; i < p.rows * p.columns; ++i) {
+    const float unit = random_unit(p, i);
+    if (p.layout == WeightLayout::kFp8Channels) {
+      put(p.out, i, f32_to_fp8(448.0f * unit));
+    } else if (p.layout == WeightLayout::kInt8Channels) {
+      put(p.out, i, static_cast<int8_t>(std::lrint(127.0f * unit)));
+    } else {
+      put(p.out, i, f32_to_bf16(p.spread * unit));
+    }
+  }
+  if (p.scale != nullptr)
+    std::fill_n(p.scale, p.rows,
+                p.spread / (p.layout == WeightLayout::kFp8Channels ? 448.0f : 127.0f));
+}
+
 }  // namespace
 
 const DeviceKernels& device_kernels() {
@@ -354,20 +406,22 @@ const DeviceKernels& device_kernels() {
   static constexpr AttentionEntry kAttention[] = {
       {"reference", always<AttentionProblem>, free_of_charge<AttentionProblem>,
        no_scratch<AttentionProblem>, launch<AttentionParams, attend>}};
-  static constexpr DeviceKernels kKernels = {.matmul = kMatmul,
-                                             .attention = kAttention,
-                                             .rms_norm = launch<NormParams, rms_norm_rows>,
-                                             .layer_norm = launch<NormParams, layer_norm_rows>,
-                                             .rope_angles = launch<RopeAnglesParams, rope_angles>,
-                                             .rope = launch<RopeParams, rope_rows>,
-                                             .activate = launch<ActivateParams, activate_rows>,
-                                             .soft_cap = launch<SoftCapParams, soft_cap_rows>,
-                                             .add = launch<AddParams, add_rows>,
-                                             .gather_rows = launch<GatherParams, gather>,
-                                             .embedding = launch<EmbeddingParams, embed>,
-                                             .append = launch<AppendParams, append_rows>,
-                                             .take_tokens = launch<TakeTokensParams, take_rows>,
-                                             .sample = launch<SampleParams, sample_rows>};
+  static constexpr DeviceKernels kKernels = {
+      .matmul = kMatmul,
+      .attention = kAttention,
+      .rms_norm = launch<NormParams, rms_norm_rows>,
+      .layer_norm = launch<NormParams, layer_norm_rows>,
+      .rope_angles = launch<RopeAnglesParams, rope_angles>,
+      .rope = launch<RopeParams, rope_rows>,
+      .activate = launch<ActivateParams, activate_rows>,
+      .soft_cap = launch<SoftCapParams, soft_cap_rows>,
+      .add = launch<AddParams, add_rows>,
+      .gather_rows = launch<GatherParams, gather>,
+      .embedding = launch<EmbeddingParams, embed>,
+      .append = launch<AppendParams, append_rows>,
+      .take_tokens = launch<TakeTokensParams, take_rows>,
+      .sample = launch<SampleParams, sample_rows>,
+      .random_weights = launch<RandomWeightsParams, make_random_weights>};
   return kKernels;
 }
 

@@ -61,4 +61,19 @@ struct Four<__nv_bfloat16> {
   }
 };
 
+template <>
+struct Four<int8_t> {
+  __device__ static float4 load(const int8_t* p) {
+    const char4 v = *reinterpret_cast<const char4*>(p);
+    return {static_cast<float>(v.x), static_cast<float>(v.y), static_cast<float>(v.z),
+            static_cast<float>(v.w)};
+  }
+};
+template <>
+struct Four<__nv_fp8_e4m3> {
+  __device__ static float4 load(const __nv_fp8_e4m3* p) {
+    return static_cast<float4>(*reinterpret_cast<const __nv_fp8x4_e4m3*>(p));
+  }
+};
+
 }  // namespace pelton::kernels::cuda

@@ -16,7 +16,10 @@ Status matmul_small_m(const MatmulParams& p, device::Stream& stream) {
     a.x = static_cast<const std::byte*>(p.x.data) + row * x_bytes;
     a.x_stride = p.x.stride;
     a.weight = p.weight;
-    a.format = SmallMWeight::kBF16;
+    a.format = problem.layout == WeightLayout::kInt4Groups    ? SmallMWeight::kInt4G128
+               : problem.layout == WeightLayout::kFp8Channels ? SmallMWeight::kFp8
+                                                              : SmallMWeight::kBF16;
+    a.scale = p.scale;
     a.epilogue = problem.gated ? SmallMEpilogue::kSiluMul : SmallMEpilogue::kNone;
     a.bias = p.bias;
     a.out = static_cast<std::byte*>(p.out.data) + row * out_bytes;

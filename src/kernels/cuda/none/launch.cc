@@ -25,6 +25,9 @@ Status take_tokens(const TakeTokensParams& /*params*/, device::Stream& /*stream*
 }
 Status sample(const SampleParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status prepare(const PrepareParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
+Status random_weights(const RandomWeightsParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
 Status matmul_small_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }

@@ -1,8 +1,8 @@
 // out [m, n] = x [m, k] W^T, without tensor cores: one warp an output column and up to eight rows.
 // Lanes take four (or, where k is no multiple of four, single) elements in turn and their sums meet
 // in a fixed tree, so a row's bits depend on k alone: not on m, nor on where the row stands.
-// Weights F32, F16 or BF16, activations f32 or bf16, sums f32. Bytes moved: W once for eight rows,
-// x from cache. Any m, n, k.
+// Weights F32, F16, BF16, or FP8 and int8 with a scale a column of out, activations f32 or bf16,
+// sums f32. Bytes moved: W once for eight rows, x from cache. Any m, n, k.
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/rows.cuh"
@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(kWarps * 32) matmul_kernel(MatmulParams p) {
   for (int r = 0; r < kRows; ++r) {
     float sum = warp_sum(sums[r]);
     if (lane != 0 || r >= rows) continue;
+    if (p.scale != nullptr) sum *= p.scale[column];
     if (p.bias != nullptr) sum += p.bias[column];
     if (p.problem.accumulate) sum = load_at(p.out, first_row + r, column) + sum;
     store_at(p.out, first_row + r, column, sum);
@@ -77,6 +78,14 @@ void launch(const MatmulParams& p, cudaStream_t stream) {
 }  // namespace
 
 Status matmul_plain(const MatmulParams& params, device::Stream& stream) {
+  if (params.problem.layout == WeightLayout::kFp8Channels) {
+    launch<__nv_fp8_e4m3>(params, handle(stream));
+    return stream.launched("matmul_plain");
+  }
+  if (params.problem.layout == WeightLayout::kInt8Channels) {
+    launch<int8_t>(params, handle(stream));
+    return stream.launched("matmul_plain");
+  }
   switch (params.problem.format) {
     case WeightFormat::kF32:
       launch<float>(params, handle(stream));
