@@ -10,6 +10,7 @@ flags=(-gencode=arch=compute_90a,code=sm_90a -std=c++20 -O3 -I"$root/src" -I"$ro
 sources=("$root"/src/kernels/cuda/common/tile_launch.cc "$root"/src/kernels/cuda/{library,matmul,attention}/*.c[cu]
          "$root"/src/kernels/cuda/sampling/sample.cu "$root"/src/kernels/ref/sampling.cc "$root"/src/base/rng.cc
          "$root"/bench/cuda/*.c[cu])
+for i in "${!sources[@]}"; do [[ ${sources[i]} != *_test.cc ]] || unset "sources[i]"; done
 # shellcheck disable=SC2016  # the inner shell expands them
 printf '%s\n' "${sources[@]}" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
   source=$1; out=$2; root=$3; shift 3

@@ -23,7 +23,8 @@ struct Shape {
   int m;
   int n;
   int k;
-  bool silu;
+  bool silu = false;
+  bool adds = false;  // to f32 rows, as to a residual stream
 };
 
 struct Variant {
@@ -35,7 +36,8 @@ struct Variant {
 constexpr Variant kVariants[] = {{"bf16", GemmType::kBF16, GemmScales::kNone, false},
                                  {"fp8", GemmType::kFp8, GemmScales::kRows, false},
                                  {"fp8 promoted", GemmType::kFp8, GemmScales::kRows, true},
-                                 {"fp8 blocks", GemmType::kFp8, GemmScales::kBlocks, true}};
+                                 {"fp8 blocks", GemmType::kFp8, GemmScales::kBlocks, true},
+                                 {"int8", GemmType::kInt8, GemmScales::kRows, false}};
 
 // Copies of the weights in turn, more than 400 MB of them.
 struct Pool {
@@ -60,12 +62,12 @@ Pool make_pool(const Shape& s, bool is_fp8) {
   pool.scales = Buffer((static_cast<size_t>(s.m) + static_cast<size_t>(s.n)) *
                        (static_cast<size_t>(s.k) / 128 + 1) * 4);
   fill(pool.scales, Fill::kFloats, 0.05f, 3);
-  pool.out = Buffer(static_cast<size_t>(s.m) * static_cast<size_t>(s.n) * 2);
+  pool.out = Buffer(static_cast<size_t>(s.m) * static_cast<size_t>(s.n) * (s.adds ? 4 : 2));
   return pool;
 }
 
 Timed time_ours(const Shape& s, const Variant& v, const Pool& pool) {
-  const size_t bytes = v.type == GemmType::kFp8 ? 1 : 2;
+  const size_t bytes = v.type == GemmType::kBF16 ? 2 : 1;
   GemmArgs a;
   a.x = pool.x.as<void>();
   a.x_stride = s.k;
@@ -80,6 +82,11 @@ Timed time_ours(const Shape& s, const Variant& v, const Pool& pool) {
   a.epilogue = s.silu ? GemmEpilogue::kSiluMul : GemmEpilogue::kNone;
   a.out = pool.out.as<void>();
   a.out_stride = s.silu ? s.n / 2 : s.n;
+  if (s.adds) {
+    a.out_f32 = true;
+    a.residual = pool.out.as<float>();
+    a.residual_stride = a.out_stride;
+  }
   a.m = s.m;
   a.n = s.n;
   a.k = s.k;
@@ -104,25 +111,41 @@ void bench_shape(Report& report, const Shape& s, GemmType type, CublasLt* librar
   const Pool pool = make_pool(s, is_fp8);
   std::vector<Timed> cases;
   for (const Variant& v : kVariants) {
-    if (v.type == type) cases.push_back(time_ours(s, v, pool));
+    // Random bytes do for either kind of codes.
+    if (v.type == type || (is_fp8 && v.type == GemmType::kInt8))
+      cases.push_back(time_ours(s, v, pool));
   }
   const size_t weight = pool.weights.bytes() / static_cast<size_t>(pool.copies);
-  for (const bool fast : {false, true}) {
+  struct Library {
+    const char* name;
+    bool fast;
+    bool rows;  // a scale for each, else for each tensor
+  };
+  for (const Library& l :
+       {Library{"cublaslt", false, false}, Library{"cublaslt, fast", true, false},
+        Library{"cublaslt, fast, rows", true, true}}) {
     kernels::cuda::CublasLtProblem problem;
     problem.m = s.m;
     problem.n = s.n;
     problem.k = s.k;
     problem.type = is_fp8 ? kernels::cuda::CublasLtType::kFp8 : kernels::cuda::CublasLtType::kBF16;
-    problem.fast_accumulation = fast;
-    if (library == nullptr || (fast && !is_fp8) || !library->prepare(problem)) continue;
+    problem.fast_accumulation = l.fast;
+    problem.row_scales = l.rows;
+    problem.out_f32 = problem.accumulate = s.adds;
+    if (library == nullptr || (l.fast && !is_fp8) || !library->prepare(problem)) continue;
     Timed t = cases.front();
-    t.row.variant = fast ? "cublaslt, fast" : "cublaslt";
+    t.row.variant = l.name;
+    const bool has_scales = l.rows;
     t.record = [=, &pool, &report](cudaStream_t stream) {
       for (int i = 0; i < pool.launches; ++i) {
         kernels::cuda::CublasLtOperands operands;
         operands.x = pool.x.as<void>();
         operands.weight = pool.weights.as<void>(static_cast<size_t>(i % pool.copies) * weight);
         operands.out = pool.out.as<void>();
+        if (has_scales) {
+          operands.x_scale = pool.scales.as<float>();
+          operands.w_scale = pool.scales.as<float>(static_cast<size_t>(s.m) * 4);
+        }
         check(report, library->product(problem, operands, stream), "cublaslt");
       }
     };
@@ -133,19 +156,20 @@ void bench_shape(Report& report, const Shape& s, GemmType type, CublasLt* librar
 
 }  // namespace
 
-void bench_gemm(Report& report) {
+void bench_gemm(Report& report, bool quick) {
   const std::unique_ptr<CublasLt> library = CublasLt::open();
   for (const GemmType type : {GemmType::kBF16, GemmType::kFp8}) {
     for (const int size : {4096, 8192, 16384}) {
-      bench_shape(report, {std::to_string(size) + "^3", size, size, size, false}, type,
-                  library.get());
+      if (quick && size == 16384) continue;
+      bench_shape(report, {std::to_string(size) + "^3", size, size, size}, type, library.get());
     }
     for (const int m : {64, 128, 256, 2048, 8192}) {
+      if (quick && (m == 128 || m == 2048)) continue;
       const std::string suffix = " m" + std::to_string(m);
-      bench_shape(report, {"qkv" + suffix, m, 6144, 4096, false}, type, library.get());
-      bench_shape(report, {"o" + suffix, m, 4096, 4096, false}, type, library.get());
+      bench_shape(report, {"qkv" + suffix, m, 6144, 4096}, type, library.get());
+      bench_shape(report, {"o" + suffix, m, 4096, 4096, false, true}, type, library.get());
       bench_shape(report, {"gate_up" + suffix, m, 28672, 4096, true}, type, library.get());
-      bench_shape(report, {"down" + suffix, m, 4096, 14336, false}, type, library.get());
+      bench_shape(report, {"down" + suffix, m, 4096, 14336, false, true}, type, library.get());
     }
   }
 }

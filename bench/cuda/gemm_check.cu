@@ -32,16 +32,20 @@ struct Case {
   bool out_f32 = true;
   bool bias = false;
   bool residual = false;
+  bool in_place = false;  // the residual is the output
 };
 
 std::string describe(const Case& c) {
-  return std::string(c.type == GemmType::kBF16 ? "bf16" : "fp8") + " m" + std::to_string(c.m) +
-         " n" + std::to_string(c.n) + " k" + std::to_string(c.k) +
+  return std::string(c.type == GemmType::kBF16   ? "bf16"
+                     : c.type == GemmType::kInt8 ? "int8"
+                                                 : "fp8") +
+         " m" + std::to_string(c.m) + " n" + std::to_string(c.n) + " k" + std::to_string(c.k) +
          (c.scales == GemmScales::kRows     ? " rows"
           : c.scales == GemmScales::kBlocks ? " blocks"
                                             : "") +
          (c.promote ? " promote" : "") + (c.epilogue == GemmEpilogue::kSiluMul ? " silu" : "") +
-         (c.out_f32 ? " f32" : " bf16") + (c.bias ? " bias" : "") + (c.residual ? " residual" : "");
+         (c.out_f32 ? " f32" : " bf16") + (c.bias ? " bias" : "") +
+         (c.residual ? " residual" : "") + (c.in_place ? " in place" : "");
 }
 
 struct Operands {
@@ -58,12 +62,17 @@ Operands make_operands(const Case& c, uint64_t seed) {
   const size_t n = static_cast<size_t>(c.n);
   const size_t k = static_cast<size_t>(c.k);
   const bool is_fp8 = c.type == GemmType::kFp8;
-  const size_t bytes = is_fp8 ? 1 : 2;
+  const bool is_int8 = c.type == GemmType::kInt8;
+  const size_t bytes = is_fp8 || is_int8 ? 1 : 2;
   Operands o;
   o.x = Buffer(m * k * bytes);
-  fill(o.x, is_fp8 ? Fill::kNormalFp8 : Fill::kNormalBF16, 1.0f, seed);
+  fill(o.x, is_int8 ? Fill::kAnyBytes : is_fp8 ? Fill::kNormalFp8 : Fill::kNormalBF16, 1.0f, seed);
   o.weight = Buffer(n * k * bytes);
-  fill(o.weight, is_fp8 ? Fill::kNormalFp8 : Fill::kNormalBF16, is_fp8 ? 0.2f : 0.03f, seed + 1);
+  fill(o.weight,
+       is_int8  ? Fill::kAnyBytes
+       : is_fp8 ? Fill::kNormalFp8
+                : Fill::kNormalBF16,
+       is_fp8 ? 0.2f : 0.03f, seed + 1);
   const size_t boxes = (k + 127) / 128;
   o.x_scale = Buffer(m * (c.scales == GemmScales::kBlocks ? boxes : 1) * 4);
   fill(o.x_scale, Fill::kFloats, 0.5f, seed + 2);
@@ -104,6 +113,7 @@ GemmArgs make_args(const Case& c, const Operands& o, const Buffer& out) {
 }
 
 __device__ double operand(const void* data, GemmType type, int64_t at) {
+  if (type == GemmType::kInt8) return static_cast<const int8_t*>(data)[at];
   return type == GemmType::kBF16
              ? static_cast<double>(__bfloat162float(static_cast<const __nv_bfloat16*>(data)[at]))
              : static_cast<double>(float(static_cast<const __nv_fp8_e4m3*>(data)[at]));
@@ -177,6 +187,7 @@ float output_at(const std::vector<uint8_t>& bytes, size_t at, bool is_f32) {
 // products 14 bits, truncated, over up to k / 32 steps, or over 4 where they are promoted.
 double relative_bound(const Case& c) {
   if (c.type == GemmType::kBF16) return std::ldexp(1.0, -18);
+  if (c.type == GemmType::kInt8) return std::ldexp(1.0, -22);
   const bool promoted = c.promote || c.scales == GemmScales::kBlocks;
   return std::ldexp(promoted ? 1.0 : 4.0, -11);
 }
@@ -189,9 +200,14 @@ void check_case(Report& report, const Case& c, uint64_t seed, int samples) {
   const size_t bytes = total * (c.out_f32 ? 4 : 2);
   Buffer out(bytes + 1024);
   require(cudaMemset(out.as<void>(), 0xff, out.bytes()), "poison");
-  const GemmArgs a = make_args(c, operands, out);
+  GemmArgs a = make_args(c, operands, out);
   const std::string what = describe(c);
+  if (c.in_place) {
+    require(cudaMemcpy(out.as<void>(), a.residual, bytes, cudaMemcpyDeviceToDevice), "residual");
+    a.residual = out.as<float>();
+  }
   require(kernels::cuda::launch_gemm(a, nullptr), what.c_str());
+  a.residual = c.residual ? operands.residual.as<float>() : nullptr;
   require(cudaDeviceSynchronize(), what.c_str());
   const std::vector<uint8_t> got = download<uint8_t>(out, out.bytes());
 
@@ -262,7 +278,8 @@ void check_gemm(Report& report, bool quick) {
   const Kind kinds[] = {{GemmType::kBF16, GemmScales::kNone, false},
                         {GemmType::kFp8, GemmScales::kRows, false},
                         {GemmType::kFp8, GemmScales::kRows, true},
-                        {GemmType::kFp8, GemmScales::kBlocks, true}};
+                        {GemmType::kFp8, GemmScales::kBlocks, true},
+                        {GemmType::kInt8, GemmScales::kRows, false}};
   struct Shape {
     int m;
     int n;
@@ -277,7 +294,10 @@ void check_gemm(Report& report, bool quick) {
                                  : std::vector<Shape>(std::begin(ragged), std::end(ragged))) {
       Case c = {kind.type, s.m, s.n, s.k, kind.scales, kind.promote};
       check_case(report, c, 1, 1 << 20);
-      c.out_f32 = false;
+      c.residual = c.in_place = true;
+      check_case(report, c, 7, 1 << 20);
+      c.residual = c.in_place = c.out_f32 = false;
+      check_case(report, c, 8, 1 << 20);
       c.bias = true;
       c.residual = true;
       check_case(report, c, 2, 1 << 20);
@@ -298,7 +318,7 @@ void check_gemm(Report& report, bool quick) {
       for (const int m : {64, 200, 2048}) {
         Case c = {kind.type, m, product[0], product[1], kind.scales, kind.promote};
         c.out_f32 = product[0] == 4096;
-        c.residual = c.out_f32;
+        c.residual = c.in_place = c.out_f32;
         if (product[0] == 28672) c.epilogue = GemmEpilogue::kSiluMul;
         check_case(report, c, 6, 4096);
       }

@@ -85,8 +85,11 @@ void bench_paged_decode(Report& report);
 void check_sampling(Report& report, bool quick);
 void bench_sampling(Report& report);
 void check_gemm(Report& report, bool quick);
-void bench_gemm(Report& report);
+void bench_gemm(Report& report, bool quick);
+void check_quantize_rows(Report& report, bool quick);
+void bench_quantize_rows(Report& report);
 void check_paged_prefill(Report& report, bool quick);
 void bench_paged_prefill(Report& report);
+void bench_unfused(Report& report);
 
 }  // namespace pelton::bench_cuda

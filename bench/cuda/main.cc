@@ -2,7 +2,8 @@
 //
 //   runner [--check] [--quick] [--bench] [--only GROUP] [--json FILE [--label TEXT]]
 //
-// --quick keeps the shapes small (for a memory checker). Exit status 1 if a check failed.
+// --quick keeps the shapes of checks small (for a memory checker) and times fewer products. Exit
+// status 1 if a check failed.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -38,8 +39,11 @@ int run(int argc, char** argv) {
   if (benches && chosen("sampling")) bench_sampling(report);
   if (checks && chosen("gemm")) check_gemm(report, quick);
   if (checks && chosen("paged_prefill")) check_paged_prefill(report, quick);
-  if (benches && chosen("gemm")) bench_gemm(report);
+  if (checks && chosen("quantize")) check_quantize_rows(report, quick);
+  if (benches && chosen("gemm")) bench_gemm(report, quick);
+  if (benches && chosen("quantize")) bench_quantize_rows(report);
   if (benches && chosen("paged_prefill")) bench_paged_prefill(report);
+  if (benches && chosen("unfused")) bench_unfused(report);
   print_table(report);
   if (!json.empty() && !write_json(report, json, label)) {
     std::fprintf(stderr, "cannot write %s\n", json.c_str());

@@ -82,6 +82,17 @@ Status parse_device(const std::string& name, bool only_plans, engine::EngineOpti
   return {};
 }
 
+runtime::LibraryOptions parse_library_path(const std::string& path) {
+  runtime::LibraryOptions libraries;
+  libraries.use = path != "none";
+  for (size_t begin = 0; libraries.use && begin < path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    if (end > begin) libraries.folders.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return libraries;
+}
+
 }  // namespace
 
 Result<size_t> parse_size(const std::string& text) {
@@ -116,6 +127,7 @@ std::string format_bytes(size_t bytes) {
 Result<engine::EngineOptions> engine_options(const CommonOptions& options, bool only_plans) {
   engine::EngineOptions engine;
   if (Status s = parse_device(options.device, only_plans, &engine); !s.ok()) return s;
+  engine.cuda_libraries = parse_library_path(options.cuda_lib_path);
   engine.threads = options.threads;
   if (!options.isa.empty()) {
     for (const IsaLevel level :

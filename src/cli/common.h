@@ -20,6 +20,7 @@ struct CommonOptions {
   std::string model_path = "models";  // PELTON_MODELS: where bare model names are looked up
   int threads = 0;
   std::string device = "cpu";
+  std::string cuda_lib_path;         // folders, colon-separated; "none": no library
   std::string isa;                   // generic, avx2, avx512, amx; empty = best
   std::string activations = "int8";  // int8, f32
   std::string memory;                // "2GiB"; empty = no bound

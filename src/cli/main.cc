@@ -48,6 +48,9 @@ void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODE
   app->add_option("-t,--threads", options->threads, "threads; 0 = all that this process may use")
       ->envname("PELTON_THREADS");
   app->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--cuda-lib-path", options->cuda_lib_path,
+                  "with --device cuda: folders to look for cuBLASLt in first, colon-separated; "
+                  "none: do without it");
   app->add_option("--isa", options->isa, "force a kernel level: generic, avx2, avx512, amx")
       ->envname("PELTON_ISA");
   app->add_option("--activations", options->activations,

@@ -57,6 +57,7 @@ struct EngineOptions {
   // activations say how block-quantized weights are kept: int8 = BF16, f32 = F32.
   bool cuda = false;
   int cuda_index = 0;
+  runtime::LibraryOptions cuda_libraries = {};
   std::shared_ptr<runtime::Backend> backend = {};
   bool enforce_eager = false;           // on a GPU: no captured steps
   double gpu_memory_utilization = 0.9;  // share of the device's free memory that may be taken

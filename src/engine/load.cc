@@ -122,7 +122,7 @@ Status fit_blocks(const EngineOptions& options, size_t limit, size_t fixed,
 
 Status open_backend(EngineOptions* options) {
   if (!options->cuda || options->backend != nullptr) return {};
-  auto backend = runtime::Backend::open_cuda(options->cuda_index);
+  auto backend = runtime::Backend::open_cuda(options->cuda_index, options->cuda_libraries);
   if (!backend.ok()) return backend.status();
   options->backend = std::move(backend).value();
   return {};

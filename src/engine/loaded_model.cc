@@ -89,6 +89,8 @@ Result<std::shared_ptr<const LoadedModel>> LoadedModel::load(std::unique_ptr<Mod
   if (Status s = loaded->read_weights(*files, target, pool); !s.ok()) return s;
   if (truncated_while_mapped())
     return data_loss(files->path() + ": became shorter while it was read");
+  if (target.backend != nullptr && !target.backend->library_note().empty())
+    loaded->warnings_.push_back(target.backend->library_note());
   const int32_t vocab_size = files->config().vocab_size;
   if (loaded->tokenizer_->vocab_size() > vocab_size) {
     loaded->warnings_.push_back(

@@ -32,6 +32,12 @@ using kernels::WeightMatrix;
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 constexpr double kHalf = 0x1.01p-8;  // half a unit in the last place of bf16, with f32's share
 
+Matrix random_bf16(int64_t rows, int64_t columns, uint64_t seed, float scale = 1.0f) {
+  Matrix m = Matrix::normal(rows, columns, seed, scale);
+  m.round_to(DType::kBF16);
+  return m;
+}
+
 class DeviceBf16Test : public testing::TestWithParam<TestDevice> {
  protected:
   DeviceBf16Test() : harness_(GetParam()) {}
@@ -39,10 +45,8 @@ class DeviceBf16Test : public testing::TestWithParam<TestDevice> {
     if (!harness_.absent().empty()) GTEST_SKIP() << harness_.absent();
   }
   bool is_fake() const { return GetParam() == TestDevice::kFake; }
-  Matrix random(int64_t rows, int64_t columns, uint64_t seed, float scale = 1.0f) {
-    Matrix m = Matrix::normal(rows, columns, seed, scale);
-    m.round_to(DType::kBF16);
-    return m;
+  static Matrix random(int64_t rows, int64_t columns, uint64_t seed, float scale = 1.0f) {
+    return random_bf16(rows, columns, seed, scale);
   }
 
   DeviceHarness harness_;
@@ -175,35 +179,34 @@ double f32_error(double magnitude, int64_t columns) {
   return magnitude * 0x1.0p-24 * (8 + std::sqrt(static_cast<double>(columns)));
 }
 
-TEST_P(DeviceBf16Test, ProductsMatchTheReferenceAndRowsDoNotDependOnTheirCompany) {
+// The case table with these numbers of rows; negative ones need not keep a row's bits.
+void check_products(DeviceHarness& harness, const std::vector<int64_t>& rows) {
   Random rng(31);
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kF32, WeightFormat::kF16}) {
     std::vector<MatmulCase> cases = matmul_cases(32);
     cases.push_back({"odd_columns", {19, 3}, 77, true, false});
     cases.push_back({"split", {576}, 1536, false, true});
     for (const MatmulCase& c : cases) {
-      harness_.reset();
-      const DeviceWeights w(harness_, c.segment_rows, c.columns, format, rng);
+      harness.reset();
+      const DeviceWeights w(harness, c.segment_rows, c.columns, format, rng);
       std::vector<float> bias;
       if (c.bias) bias = Matrix::normal(1, w.n, 21).values;
-      const float* bias_there = c.bias ? harness_.put(bias) : nullptr;
+      const float* bias_there = c.bias ? harness.put(bias) : nullptr;
       const DType type = c.accumulate ? DType::kF32 : DType::kBF16;
       std::optional<Matrix> one;
-      std::vector<int64_t> rows(kMatmulRows.begin(), kMatmulRows.end());
-      for (const int64_t m : {33, 130}) rows.push_back(-m);  // not invariant
       for (const int64_t asked : rows) {
         const int64_t m = std::abs(asked);
-        harness_.set_invariant(asked > 0);
-        Matrix x = random(m, c.columns, 22);
+        harness.set_invariant(asked > 0);
+        Matrix x = random_bf16(m, c.columns, 22);
         Matrix before = Matrix::normal(m, w.n, 23);
-        const Tensor out = c.accumulate ? harness_.put(before) : harness_.blank(m, w.n, type);
-        ASSERT_TRUE(matmul(harness_.context(), {.x = harness_.put(x, DType::kBF16),
-                                                .weights = w.there,
-                                                .bias = bias_there,
-                                                .out = out,
-                                                .accumulate = c.accumulate})
+        const Tensor out = c.accumulate ? harness.put(before) : harness.blank(m, w.n, type);
+        ASSERT_TRUE(matmul(harness.context(), {.x = harness.put(x, DType::kBF16),
+                                               .weights = w.there,
+                                               .bias = bias_there,
+                                               .out = out,
+                                               .accumulate = c.accumulate})
                         .ok());
-        Matrix got = harness_.get(out);
+        Matrix got = harness.get(out);
         for (int64_t t = 0; t < m; t += 5) {
           const Sums want = reference_row(w.host, bias, x.row(t));
           for (size_t i = 0; i < want.value.size(); ++i) {
@@ -219,9 +222,20 @@ TEST_P(DeviceBf16Test, ProductsMatchTheReferenceAndRowsDoNotDependOnTheirCompany
         if (!one) one = got;
         if (asked > 0) expect_same_bits(got.row(0), one->row(0), c.name);
       }
-      harness_.set_invariant(false);
+      harness.set_invariant(false);
     }
   }
+}
+
+TEST_P(DeviceBf16Test, ProductsMatchTheReferenceAndRowsDoNotDependOnTheirCompany) {
+  std::vector<int64_t> rows(kMatmulRows.begin(), kMatmulRows.end());
+  for (const int64_t m : {33, 130}) rows.push_back(-m);  // not invariant
+  check_products(harness_, rows);
+}
+
+TEST_P(DeviceBf16Test, ProductsOfTheLibraryMatchTheReference) {
+  if (!harness_.prefer("cublaslt")) GTEST_SKIP() << "no cuBLASLt here";
+  check_products(harness_, {-33, -64, -130});
 }
 
 TEST_P(DeviceBf16Test, GatedProductsMatchTheReference) {
@@ -345,6 +359,85 @@ TEST_P(DeviceBf16Test, QuantizedWeightsAreMultipliedAsTheyReadBack) {
       }
     }
   }
+}
+
+// Rows of x as codes of such weights with a scale each, as floats.
+Matrix code_rows(Matrix x, kernels::WeightLayout layout) {
+  const bool is_fp8 = layout == kernels::WeightLayout::kFp8Channels;
+  const float most = is_fp8 ? 448.0f : 127.0f;
+  for (int64_t t = 0; t < x.rows; ++t) {
+    float largest = 0;
+    for (const float v : x.row(t)) largest = std::max(largest, std::fabs(v));
+    const float inverse = largest > 0 ? most / largest : 0.0f;
+    for (float& v : x.row(t)) {
+      const float code = v * inverse;
+      v = (is_fp8 ? fp8_to_f32(f32_to_fp8(code)) : std::nearbyint(code)) * (largest / most);
+    }
+  }
+  return x;
+}
+
+TEST_P(DeviceBf16Test, ManyRowsMeetWeightsOfEightBitsAsCodes) {
+  using kernels::WeightLayout;
+  constexpr int64_t kRows = 96;
+  constexpr int64_t kColumns = 608;
+  if (is_fake()) GTEST_SKIP() << "the references take rows as they are";
+  struct Case {
+    WeightLayout layout;
+    const char* entry;
+  };
+  for (const Case& c : {Case{WeightLayout::kFp8Channels, "gemm_fp8"},
+                        Case{WeightLayout::kFp8Channels, "cublaslt_fp8"},
+                        Case{WeightLayout::kInt8Channels, "gemm_int8"}}) {
+    harness_.reset();
+    Matrix values = Matrix::normal(kRows, kColumns, 71, 0.05f);
+    std::vector<std::byte> bytes(kernels::device_weight_bytes(c.layout, kRows, kColumns));
+    std::vector<float> scales(kRows);
+    for (int64_t row = 0; row < kRows; ++row) {
+      kernels::quantize_tile(
+          c.layout, kColumns, values.row(row),
+          std::span(bytes).subspan(static_cast<size_t>(row * kColumns), kColumns),
+          &scales[static_cast<size_t>(row)]);
+    }
+    std::memcpy(bytes.data() + kernels::channel_scales_offset(kRows, kColumns), scales.data(),
+                scales.size() * sizeof(float));
+    WeightMatrix weight{bytes.data(), bytes.size(), kRows, kColumns, WeightFormat::kBF16, c.layout};
+    Matrix back(kRows, kColumns);
+    for (int64_t r = 0; r < kRows; ++r)
+      kernels::dequantize_device_row(weight, r, back.row(r).data());
+    weight.data = harness_.put(std::span<const std::byte>(bytes));
+    const WeightMatrix exact = in_place(WeightFormat::kF32, kRows, kColumns,
+                                        std::as_bytes(std::span<const float>(back.values)));
+    if (!harness_.prefer(c.entry)) continue;
+    for (const bool accumulate : {false, true}) {
+      for (const int64_t m : {33, 64, 130}) {
+        Matrix x = random(m, kColumns, 72);
+        Matrix rounded = code_rows(x, c.layout);
+        Matrix before = Matrix::normal(m, kRows, 73);
+        const Tensor out =
+            accumulate ? harness_.put(before) : harness_.blank(m, kRows, DType::kBF16);
+        ASSERT_TRUE(matmul(harness_.context(), {.x = harness_.put(x, DType::kBF16),
+                                                .weights = {&weight, 1},
+                                                .out = out,
+                                                .accumulate = accumulate})
+                        .ok());
+        Matrix got = harness_.get(out);
+        // Of FP8 the matrix unit keeps about 14 bits of a sum, truncated, over up to k / 32 steps.
+        const double sums = c.layout == WeightLayout::kFp8Channels ? 0x1p-9 : 0x1p-20;
+        for (int64_t t = 0; t < m; t += 3) {
+          const Sums want = reference_row({&exact, 1}, {}, rounded.row(t));
+          for (size_t i = 0; i < want.value.size(); ++i) {
+            const double value =
+                want.value[i] + (accumulate ? static_cast<double>(before.row(t)[i]) : 0.0);
+            ASSERT_NEAR(got.row(t)[i], value,
+                        sums * want.magnitude[i] + kHalf * std::fabs(value) + 1e-6)
+                << c.entry << " rows " << m << " row " << t << " column " << i;
+          }
+        }
+      }
+    }
+  }
+  harness_.prefer("");
 }
 
 void expect_attention_near(const AttentionCase& c, KvFormat format, AttentionRun& run, size_t i) {

@@ -83,6 +83,7 @@ MatmulProblem problem_of(const StepContext& context, const MatmulArgs& args, con
           .bias = args.bias != nullptr,
           .accumulate = args.accumulate,
           .invariant = context.device->invariant,
+          .library = context.device->has_cublaslt,
           .x_type = args.x.dtype,
           .out_type = args.out.dtype};
 }
@@ -114,7 +115,8 @@ Status multiply(StepContext& context, const MatmulArgs& args, const MatmulProble
                         .scale = scale,
                         .bias = args.bias == nullptr ? nullptr : args.bias + column,
                         .out = out,
-                        .workspace = static_cast<std::byte*>(context.arena.allocate(bytes))},
+                        .workspace = static_cast<std::byte*>(context.arena.allocate(bytes)),
+                        .cublaslt = device.cublaslt},
                        *device.stream);
 }
 

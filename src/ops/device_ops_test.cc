@@ -393,5 +393,24 @@ TEST(DevicePlanTest, ScratchCoversFewerRowsThanPlanned) {
   EXPECT_EQ(arena.peak(), 640u);
 }
 
+// A plan has room for cuBLASLt's workspace where products of many rows may be the library's, and
+// where nothing is known of the library.
+TEST(DevicePlanTest, TheLibrarysWorkspaceIsPlanned) {
+  const device::Caps caps = device::h200_caps();
+  const WeightMatrix weight{.rows = 256, .columns = 256, .format = WeightFormat::kBF16};
+  const Tensor x = Tensor::rows(nullptr, DType::kBF16, 300, 256);
+  const Tensor out = Tensor::rows(nullptr, DType::kBF16, 300, 256);
+  for (const bool has_cublaslt : {false, true}) {
+    const DeviceStep device{.caps = caps, .kernels = cuda_kernels(), .has_cublaslt = has_cublaslt};
+    memory::StepArena arena = memory::StepArena::counting();
+    ThreadPool pool(1);
+    StepContext context{
+        .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
+    ASSERT_TRUE(matmul(context, {.x = x, .weights = {&weight, 1}, .out = out}).ok());
+    EXPECT_GE(arena.peak(), has_cublaslt ? size_t{32} << 20 : 0u);
+    EXPECT_LE(arena.peak(), has_cublaslt ? size_t{33} << 20 : 0u);
+  }
+}
+
 }  // namespace
 }  // namespace pelton::ops

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cuda/library/cublaslt.h"
 #include "kernels/cuda/list.h"
 #include "kernels/params/device_kernels.h"
 #include "ops/device_weights.h"
@@ -14,6 +15,14 @@ namespace pelton::ops {
 const kernels::CpuKernels& kernels_of(IsaLevel level) { return kernels::kernels_for(level); }
 
 const kernels::DeviceKernels& cuda_kernels() { return kernels::cuda::device_kernels(); }
+
+std::shared_ptr<kernels::cuda::CublasLt> open_cublaslt(std::span<const std::string> folders,
+                                                       std::string* why) {
+  kernels::cuda::LibrarySearch search;
+  search.folders.assign(folders.begin(), folders.end());
+  search.python_prefixes.insert(search.python_prefixes.begin(), folders.begin(), folders.end());
+  return kernels::cuda::CublasLt::open(search, why);
+}
 
 size_t zeroed_bytes(const kernels::DeviceKernels& kernels) { return kernels.zeroed_bytes; }
 

@@ -3,7 +3,9 @@
 // their scratch and return.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/cpu_features.h"
@@ -17,6 +19,9 @@
 namespace pelton::kernels {
 struct CpuKernels;
 struct DeviceKernels;
+namespace cuda {
+class CublasLt;
+}
 }  // namespace pelton::kernels
 
 namespace pelton::ops {
@@ -25,6 +30,10 @@ namespace pelton::ops {
 const kernels::CpuKernels& kernels_of(IsaLevel level);
 // The CUDA backend's; in a build without it their launches refuse.
 const kernels::DeviceKernels& cuda_kernels();
+// NVIDIA's cuBLASLt, looked for in `folders` (of libraries, or roots of Python environments), by
+// its names, in Python packages. Null where there is none; `why` then says so.
+std::shared_ptr<kernels::cuda::CublasLt> open_cublaslt(std::span<const std::string> folders,
+                                                       std::string* why);
 // DeviceStep::zeroed's size for these kernels.
 size_t zeroed_bytes(const kernels::DeviceKernels& kernels);
 
@@ -43,6 +52,9 @@ struct DeviceStep {
   // A row's bits must not depend on whether its step prefills or decodes, nor on how many rows it
   // has: the kernels that would break this are left out.
   bool invariant = false;
+  // Whether products may be cuBLASLt's, and the library itself (null in plan mode).
+  bool has_cublaslt = false;
+  kernels::cuda::CublasLt* cublaslt = nullptr;
 };
 
 struct StepContext {

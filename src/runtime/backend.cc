@@ -4,10 +4,18 @@
 
 namespace pelton::runtime {
 
-Result<std::shared_ptr<Backend>> Backend::open_cuda(int index) {
+Result<std::shared_ptr<Backend>> Backend::open_cuda(int index, const LibraryOptions& libraries) {
   auto device = device::open_cuda({.index = index});
   if (!device.ok()) return device.status();
-  return create(std::move(device).value(), ops::cuda_kernels());
+  auto backend = create(std::move(device).value(), ops::cuda_kernels());
+  if (!backend.ok() || !libraries.use) return backend;
+  std::string why;
+  (*backend)->cublaslt_ = ops::open_cublaslt(libraries.folders, &why);
+  if (!why.empty()) {
+    (*backend)->library_note_ =
+        "cuBLASLt is not used: " + why + "; products run on kernels of this build alone";
+  }
+  return backend;
 }
 
 Result<std::shared_ptr<Backend>> Backend::create(std::unique_ptr<device::Device> device,
@@ -32,6 +40,7 @@ bool built_with_cuda() { return device::built_with_cuda(); }
 
 PlanTarget::PlanTarget(const Backend* backend)
     : caps(backend == nullptr ? device::h200_caps() : backend->device().caps()),
-      kernels(backend == nullptr ? ops::cuda_kernels() : backend->kernels()) {}
+      kernels(backend == nullptr ? ops::cuda_kernels() : backend->kernels()),
+      has_cublaslt(backend == nullptr || backend->cublaslt() != nullptr) {}
 
 }  // namespace pelton::runtime

@@ -115,7 +115,9 @@ ops::DeviceStep Runner::device_step() const {
           .inputs = &device_.inputs,
           .zeroed = options_.backend->zeroed(),
           .max_context = options_.shape.max_model_len,
-          .invariant = options_.shape.invariant};
+          .invariant = options_.shape.invariant,
+          .has_cublaslt = options_.backend->cublaslt() != nullptr,
+          .cublaslt = options_.backend->cublaslt()};
 }
 
 Result<Tensor> Runner::run(const sched::StepPlan& plan, bool keep_hidden) {

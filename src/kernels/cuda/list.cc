@@ -1,9 +1,12 @@
 #include "kernels/cuda/list.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/entries/code_rows.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/library/cublaslt.h"
 #include "kernels/params/device_weights.h"
 
 namespace pelton::kernels::cuda {
@@ -60,20 +63,93 @@ double small_m_cost(const device::Caps& caps, const MatmulProblem& p) {
 }
 
 // Not for few rows even where it would be as fast: a row of a decode step has one order of sums.
+bool many_rows_supports(const device::Caps& caps, const MatmulProblem& p, WeightLayout layout) {
+  if (!caps.is_hopper() || p.x_type != DType::kBF16 || p.layout != layout || p.invariant)
+    return false;
+  if (layout == WeightLayout::kSource && p.format != WeightFormat::kBF16) return false;
+  constexpr int64_t kMostInputs = 1 << 17;  // whose sums of int8 products fit
+  const int64_t inputs = layout == WeightLayout::kSource ? 8 : 16;
+  const int64_t most = layout == WeightLayout::kInt8Channels ? kMostInputs : INT32_MAX;
+  if (p.m <= kSmallMRows || p.m > INT32_MAX || p.n > INT32_MAX || p.k > most || p.k % inputs != 0)
+    return false;
+  if (p.gated && (p.activation != DeviceActivation::kSilu || p.accumulate)) return false;
+  return p.n % (p.gated ? 16 : 8) == 0 && !(p.accumulate && p.out_type != DType::kF32);
+}
 bool gemm_supports(const device::Caps& caps, const MatmulProblem& p) {
-  return small_m_supports(caps, p) && p.layout == WeightLayout::kSource && !p.invariant &&
-         p.m > kSmallMRows && p.m <= INT32_MAX && p.n % (p.gated ? 16 : 8) == 0 &&
-         !(p.accumulate && p.out_type != DType::kF32);
+  return many_rows_supports(caps, p, WeightLayout::kSource);
+}
+bool gemm_fp8_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return many_rows_supports(caps, p, WeightLayout::kFp8Channels);
+}
+bool gemm_int8_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return many_rows_supports(caps, p, WeightLayout::kInt8Channels);
+}
+
+// Time of a multiprocessor that works through its share of the tiles, as gemm.cu cuts them: few
+// rows of a small W leave most of the chip without one.
+double tiles_cost(const device::Caps& caps, const MatmulProblem& p, double step) {
+  constexpr double kLaunch = 3e-6;
+  constexpr double kShare = 0.8;  // of the bandwidth
+  // Seconds to finish a tile of 128 x 128; `step` for each of its k.
+  const double finish = p.accumulate ? 4.5e-6 : 1e-6;
+  const int64_t row_tiles = (p.m + 127) / 128;
+  const double steps = step * static_cast<double>(p.k) + finish;
+  double least = 0;
+  for (const int64_t width : {1, 2}) {  // in units of 128 columns
+    const int64_t tiles = row_tiles * ((p.n + 128 * width - 1) / (128 * width));
+    const double rounds = std::ceil(static_cast<double>(tiles) / std::max(caps.num_sms, 1));
+    const double seconds = rounds * static_cast<double>(width) * steps;
+    least = width == 1 ? seconds : std::min(least, seconds);
+  }
+  return kLaunch + std::max(weight_size(p) / (kShare * caps.bandwidth), least);
 }
 
 double gemm_cost(const device::Caps& caps, const MatmulProblem& p) {
-  constexpr double kLaunch = 4e-6;
-  constexpr double kShare = 0.8;            // of the bandwidth
-  constexpr double kMultiplyAdds = 300e12;  // a second
-  constexpr int64_t kTileRows = 128;
-  const auto rows = static_cast<double>((p.m + kTileRows - 1) / kTileRows * kTileRows);
-  const double arithmetic = rows * static_cast<double>(p.n) * static_cast<double>(p.k);
-  return kLaunch + std::max(weight_size(p) / (kShare * caps.bandwidth), arithmetic / kMultiplyAdds);
+  return tiles_cost(caps, p, 5.3e-9);
+}
+
+// Rows are read and half of them written before the product begins.
+double quantize_cost(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr double kLaunch = 1.5e-6;
+  return kLaunch + 3.0 * static_cast<double>(p.m * p.k) / caps.bandwidth;
+}
+
+double gemm_codes_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return quantize_cost(caps, p) + tiles_cost(caps, p, 2.85e-9);
+}
+
+size_t gemm_codes_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  return code_rows_bytes(p.m, p.k);
+}
+
+bool cublaslt_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return p.library && !p.gated && !p.bias && gemm_supports(caps, p);
+}
+
+double library_cost(const device::Caps& caps, const MatmulProblem& p, double multiply_adds) {
+  constexpr double kLaunch = 6e-6;  // with what is lost as its kernels do not begin early
+  constexpr double kShare = 0.95;
+  const double arithmetic = static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
+  return kLaunch + std::max(weight_size(p) / (kShare * caps.bandwidth), arithmetic / multiply_adds);
+}
+double cublaslt_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return library_cost(caps, p, 345e12);
+}
+
+bool cublaslt_fp8_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return p.library && !p.gated && !p.bias && gemm_fp8_supports(caps, p);
+}
+double cublaslt_fp8_cost(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr double kStep = 2.6e-9;  // K is not cut: no product takes less for each of its k
+  return quantize_cost(caps, p) +
+         std::max(library_cost(caps, p, 700e12), 5e-6 + kStep * static_cast<double>(p.k));
+}
+size_t cublaslt_fp8_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  return code_rows_bytes(p.m, p.k) + CublasLt::kWorkspace;
+}
+
+size_t cublaslt_scratch(const device::Caps& /*caps*/, const MatmulProblem& /*p*/) {
+  return CublasLt::kWorkspace;
 }
 
 double plain_attention_cost(const device::Caps& /*caps*/, const AttentionProblem& p) {
@@ -153,6 +229,11 @@ size_t no_attention_scratch(const device::Caps& /*caps*/, const AttentionProblem
 constexpr MatmulEntry kMatmul[] = {
     {"small_m", small_m_supports, small_m_cost, no_matmul_scratch, matmul_small_m},
     {"gemm", gemm_supports, gemm_cost, no_matmul_scratch, matmul_gemm},
+    {"cublaslt", cublaslt_supports, cublaslt_cost, cublaslt_scratch, matmul_cublaslt},
+    {"gemm_fp8", gemm_fp8_supports, gemm_codes_cost, gemm_codes_scratch, matmul_gemm_codes},
+    {"gemm_int8", gemm_int8_supports, gemm_codes_cost, gemm_codes_scratch, matmul_gemm_codes},
+    {"cublaslt_fp8", cublaslt_fp8_supports, cublaslt_fp8_cost, cublaslt_fp8_scratch,
+     matmul_cublaslt_fp8},
     {"plain", plain_matmul_supports, plain_matmul_cost, no_matmul_scratch, matmul_plain},
 };
 

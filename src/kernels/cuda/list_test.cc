@@ -89,7 +89,7 @@ TEST(CudaListTest, Bf16ProductsGoByTheirRows) {
 }
 
 TEST(CudaListTest, WeightsQuantizedAtLoadHaveAKernelForAnyNumberOfRows) {
-  for (const int64_t m : {1, 32, 33, 512}) {
+  for (const int64_t m : {1, 32, 4096}) {
     MatmulProblem p{.m = m,
                     .n = 4096,
                     .k = 1536,
@@ -97,12 +97,65 @@ TEST(CudaListTest, WeightsQuantizedAtLoadHaveAKernelForAnyNumberOfRows) {
                     .layout = WeightLayout::kFp8Channels,
                     .x_type = DType::kBF16,
                     .out_type = DType::kBF16};
+    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "gemm_fp8") << m;
+    p.library = true;
+    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "cublaslt_fp8") << m;
+    p.gated = true;
+    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "gemm_fp8") << m;
+    p.gated = false;
+    p.invariant = true;
     EXPECT_EQ(matmul_choice(p), "small_m") << m;
+    p.invariant = p.library = false;
     p.layout = WeightLayout::kInt4Groups;
     EXPECT_EQ(matmul_choice(p), "small_m") << m;
     p.layout = WeightLayout::kInt8Channels;
+    EXPECT_EQ(matmul_choice(p), m <= 32 ? "plain" : "gemm_int8") << m;
+    p.invariant = true;
     EXPECT_EQ(matmul_choice(p), "plain") << m;
   }
+}
+
+// From measured times on an H200: the library where few rows leave most of the chip without a tile
+// of gemm; the fused gated product where it saves the activation's memory.
+TEST(CudaListTest, TheLibraryServesProductsThatItComputesSooner) {
+  MatmulProblem p{.format = WeightFormat::kBF16,
+                  .library = true,
+                  .x_type = DType::kBF16,
+                  .out_type = DType::kBF16};
+  constexpr int64_t kProducts[][2] = {{6144, 4096}, {4096, 4096}, {4096, 14336}};
+  for (const auto& product : kProducts) {
+    p.n = product[0];
+    p.k = product[1];
+    for (const int64_t m : {16, 32}) {
+      p.m = m;
+      EXPECT_EQ(matmul_choice(p), "small_m") << to_string(p);
+    }
+    for (const int64_t m : {64, 128, 256}) {
+      p.m = m;
+      EXPECT_EQ(matmul_choice(p), "cublaslt") << to_string(p);
+      MatmulProblem other = p;
+      other.library = false;
+      EXPECT_NE(matmul_choice(other), "cublaslt") << to_string(other);
+      other = p;
+      other.bias = true;
+      EXPECT_NE(matmul_choice(other), "cublaslt") << "its bias would be bf16";
+      other = p;
+      other.invariant = true;
+      EXPECT_EQ(matmul_choice(other), "small_m") << "its algorithms follow m";
+      other = p;
+      other.x_type = DType::kF32;
+      EXPECT_EQ(matmul_choice(other), "plain");
+    }
+  }
+  p = {.m = 2048,
+       .n = 28672,
+       .k = 4096,
+       .format = WeightFormat::kBF16,
+       .library = true,
+       .x_type = DType::kBF16,
+       .out_type = DType::kBF16,
+       .gated = true};
+  EXPECT_EQ(matmul_choice(p), "gemm");
 }
 
 TEST(CudaListTest, AttentionOfABf16StepGoesByWhetherItDecodes) {

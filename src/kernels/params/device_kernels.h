@@ -19,6 +19,10 @@
 #include "kernels/params/matmul.h"
 #include "kernels/params/sampling.h"
 
+namespace pelton::kernels::cuda {
+class CublasLt;
+}
+
 namespace pelton::kernels {
 
 // Rows of activations. Sums are f32 whatever the type; a bf16 result is rounded once.
@@ -40,6 +44,7 @@ struct MatmulProblem {
   bool bias = false;
   bool accumulate = false;  // out += product
   bool invariant = false;   // only kernels whose order of sums is the same for every m
+  bool library = false;     // entries that launch through cuBLASLt may be chosen
   DType x_type = DType::kF32;
   DType out_type = DType::kF32;
   // W holds n / 2 gate rows and then as many up rows; out [m, n / 2] = act(gate) * up.
@@ -57,6 +62,7 @@ struct MatmulParams {
   const float* bias = nullptr;
   Rows out;
   std::byte* workspace = nullptr;
+  cuda::CublasLt* cublaslt = nullptr;  // there where problem.library is set
 };
 
 // Attention of one step. Sequences are cut as SequenceSlice says.

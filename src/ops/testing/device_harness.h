@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/device.h"
@@ -43,6 +44,8 @@ class DeviceHarness {
         return;
       }
       device_ = std::move(*opened);
+      std::string why;
+      cublaslt_ = open_cublaslt({}, &why);
     }
     stream_ = std::move(*device_->create_stream());
     memory_ = *memory::DeviceRegion::allocate(*device_, kBytes);
@@ -65,6 +68,32 @@ class DeviceHarness {
   StepContext& context() { return *context_; }
   device::Device& device() { return *device_; }
   void set_invariant(bool invariant) { step_->invariant = invariant; }
+  // Makes this entry the cheapest for products, or with "" none; false where there is no such entry
+  // or library.
+  bool prefer(std::string_view name) {
+    const kernels::DeviceKernels& all = own_list_ ? *all_kernels_ : step_->kernels;
+    all_kernels_ = &all;
+    entries_.assign(all.matmul.begin(), all.matmul.end());
+    const auto entry = std::ranges::find(entries_, name, &kernels::MatmulEntry::name);
+    if (!name.empty() && entry == entries_.end()) return false;
+    if (name.starts_with("cublaslt") && cublaslt_ == nullptr) return false;
+    if (!name.empty()) {
+      entry->cost = [](const device::Caps&, const kernels::MatmulProblem&) { return 0.0; };
+    }
+    own_list_ = all;
+    own_list_->matmul = entries_;
+    const DeviceStep before = *step_;
+    step_.emplace(DeviceStep{.caps = before.caps,
+                             .kernels = *own_list_,
+                             .stream = before.stream,
+                             .inputs = before.inputs,
+                             .zeroed = before.zeroed,
+                             .max_context = before.max_context,
+                             .invariant = before.invariant,
+                             .has_cublaslt = cublaslt_ != nullptr,
+                             .cublaslt = cublaslt_.get()});
+    return true;
+  }
 
   // Forgets everything that was put.
   void reset() {
@@ -145,6 +174,10 @@ class DeviceHarness {
   memory::Mirror inputs_;
   size_t input_bytes_ = 0;
   std::optional<memory::StepArena> arena_;
+  std::shared_ptr<kernels::cuda::CublasLt> cublaslt_;
+  const kernels::DeviceKernels* all_kernels_ = nullptr;
+  std::vector<kernels::MatmulEntry> entries_;
+  std::optional<kernels::DeviceKernels> own_list_;
   std::optional<DeviceStep> step_;
   std::optional<StepContext> context_;
 };

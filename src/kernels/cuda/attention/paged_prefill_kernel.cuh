@@ -35,8 +35,8 @@ struct PrefillShape {
   static constexpr int kSharedBytes =
       1024 + kItemsAt + kQSlots * static_cast<int>(sizeof(PrefillItem));
   // Converting pages takes registers. Together no more than the block began with: 3 * 168.
-  static constexpr int kProducerRegisters = kIsFp8 ? 88 : 40;
-  static constexpr int kConsumerRegisters = kIsFp8 ? 208 : 232;
+  static constexpr int kProducerRegisters = kIsFp8 ? 104 : 40;
+  static constexpr int kConsumerRegisters = kIsFp8 ? 200 : 232;
 };
 
 // Addresses in shared memory.
@@ -277,7 +277,10 @@ struct PageConverter {
       }
       where = after;
       fence_async_proxy();
-      barrier_arrive(is_keys ? memory.keys_full(place.at) : memory.values_full(place.at));
+      __syncwarp();
+      if (thread % 32 == 0) {
+        barrier_arrive(is_keys ? memory.keys_full(place.at) : memory.values_full(place.at));
+      }
       if (is_keys) {
         key_place.advance();
       } else {
@@ -407,6 +410,7 @@ struct RowConsumer {
       multiply_keys(scores);
       barrier_wait(memory.values_full(value_place.at), value_place.parity);
       if (is_first) clear_values(item, tile);
+      wgmma_fence();  // else the compiler puts one where it holds up both products
       multiply_values(out, weights, !is_first);
       is_first = false;
       named_arrive(2 - group, S::kConsumers);
@@ -505,8 +509,8 @@ __global__ void __launch_bounds__(384, 1)
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   if (threadIdx.x == 0) {
     for (int i = 0; i < S::kStages; ++i) {
-      barrier_init(memory.keys_full(i), S::kIsFp8 ? 128 : 1);
-      barrier_init(memory.values_full(i), S::kIsFp8 ? 128 : 1);
+      barrier_init(memory.keys_full(i), S::kIsFp8 ? 4 : 1);
+      barrier_init(memory.values_full(i), S::kIsFp8 ? 4 : 1);
       barrier_init(memory.keys_empty(i), S::kConsumers / 32);
       barrier_init(memory.values_empty(i), S::kConsumers / 32);
     }

@@ -6,6 +6,7 @@
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/reduce.cuh"
 #include "kernels/cuda/common/rows.cuh"
+#include "kernels/cuda/elementwise/prepare_heads.h"
 #include "kernels/cuda/launch.h"
 
 namespace pelton::kernels::cuda {
@@ -177,6 +178,7 @@ Status append(const AppendParams& params, device::Stream& stream) {
 Status prepare(const PrepareParams& params, device::Stream& stream) {
   const KvLayerView& cache = params.append.cache;
   if (cache.head_dim > kMaxHeadDim) return unsupported("heads of more than 256 elements");
+  if (launch_prepare_heads(params, handle(stream))) return stream.launched("prepare");
   const int64_t heads = params.append.rows * (params.heads + 2 * cache.num_kv_heads);
   with_page_type(cache.format, [&](auto element) {
     launch_chained(prepare_kernel<decltype(element)>, blocks_for(heads, kWarps), kWarps * 32,

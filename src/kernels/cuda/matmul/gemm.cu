@@ -16,6 +16,17 @@ bool aligned(const void* pointer, uintptr_t to) {
 
 int ceil_divide(int a, int b) { return (a + b - 1) / b; }
 
+GemmFinish finish_of(const GemmArgs& a) {
+  if (a.bias != nullptr) return GemmFinish::kAny;
+  const bool silu = a.epilogue == GemmEpilogue::kSiluMul;
+  if (a.residual == nullptr) {
+    if (a.out_f32) return silu ? GemmFinish::kAny : GemmFinish::kF32;
+    return silu ? GemmFinish::kSiluMul : GemmFinish::kBF16;
+  }
+  const bool in_place = a.residual == a.out && a.residual_stride == a.out_stride;
+  return in_place && a.out_f32 && !silu ? GemmFinish::kAdd : GemmFinish::kAny;
+}
+
 // Time of the tiles in units of one 128 x 128 tile: rounds of the busiest block.
 int rounds_cost(const GemmArgs& a, int columns) {
   const int tiles = ceil_divide(a.m, 128) * ceil_divide(a.n, columns);
@@ -57,6 +68,7 @@ cudaError_t launch_shape(const GemmArgs& a, cudaStream_t stream) {
   p.silu = a.epilogue == GemmEpilogue::kSiluMul;
   p.column_tiles = ceil_divide(p.silu ? a.n / 2 : a.n, p.silu ? columns / 2 : columns);
   p.out_f32 = a.out_f32;
+  p.finish = finish_of(a);
   const int clusters = std::min(p.row_tiles * p.column_tiles, kMultiprocessors / p.cluster);
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(clusters * p.cluster);
@@ -70,13 +82,17 @@ cudaError_t launch_shape(const GemmArgs& a, cudaStream_t stream) {
 }  // namespace
 
 bool supports(const GemmArgs& a) {
-  const bool is_fp8 = a.type == GemmType::kFp8;
+  const bool is_bf16 = a.type == GemmType::kBF16;
   const bool silu = a.epilogue == GemmEpilogue::kSiluMul;
-  const int inputs = is_fp8 ? 16 : 8;  // of 16 bytes
+  const int inputs = is_bf16 ? 8 : 16;  // of 16 bytes
   if (a.m < 0 || a.n < 8 || a.k < 1 || a.n % (silu ? 16 : 8) != 0 || a.k % inputs != 0) {
     return false;
   }
-  if (!is_fp8 && (a.promote || a.scales != GemmScales::kNone)) return false;
+  if (is_bf16 && (a.promote || a.scales != GemmScales::kNone)) return false;
+  if (a.type == GemmType::kInt8 &&
+      (a.promote || a.scales == GemmScales::kBlocks || a.k > kGemmInt8MostInputs)) {
+    return false;
+  }
   if (a.scales == GemmScales::kBlocks && (a.k % 128 != 0 || a.x_scale == nullptr ||
                                           a.w_scale == nullptr || (silu && a.n % 256 != 0))) {
     return false;
@@ -95,6 +111,10 @@ cudaError_t launch_gemm(const GemmArgs& a, cudaStream_t stream) {
   }
   // Wide tiles read their operands less often; narrow ones fill the chip more evenly.
   const bool wide = rounds_cost(a, 256) * 10 <= rounds_cost(a, 128) * 11;
+  if (a.type == GemmType::kInt8) {
+    return wide ? launch_shape<GemmType::kInt8, 256, false>(a, stream)
+                : launch_shape<GemmType::kInt8, 128, false>(a, stream);
+  }
   if (a.type == GemmType::kFp8) {
     return wide ? launch_shape<GemmType::kFp8, 256, false>(a, stream)
                 : launch_shape<GemmType::kFp8, 128, false>(a, stream);

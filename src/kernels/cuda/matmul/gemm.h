@@ -1,5 +1,5 @@
-// Products of many activation rows: out = x W^T with BF16 or E4M3 operands, the products of prefill
-// and of large decode batches.
+// Products of many activation rows: out = x W^T with BF16, E4M3 or int8 operands, the products of
+// prefill and of large decode batches.
 //
 // Computes, for row i and output j < n:
 //   scale[i][j] * sum_k x[i][k] W[j][k] + bias[j] (+ residual[i][j]),
@@ -14,7 +14,8 @@
 // depend neither on m nor on other rows.
 //
 // Numerics: FP32 accumulation by the matrix units; on E4M3 operands these keep about 14 bits, so
-// `promote` adds every 128 of k to a sum in FP32 registers. Scales by block of 128 always do.
+// `promote` adds every 128 of k to a sum in FP32 registers. Scales by block of 128 always do. Sums
+// of int8 products are exact and rounded to FP32 once.
 //
 // Programmatic launch: nothing is read or written before the kernel ahead has ended.
 #pragma once
@@ -26,7 +27,7 @@
 
 namespace pelton::kernels::cuda {
 
-enum class GemmType : uint8_t { kBF16, kFp8 };  // of x and of W
+enum class GemmType : uint8_t { kBF16, kFp8, kInt8 };  // of x and of W
 enum class GemmScales : uint8_t {
   kNone,
   kRows,    // x_scale [m] and w_scale [n], either may be null
@@ -55,6 +56,9 @@ struct GemmArgs {
   int32_t k = 0;  // a multiple of 16 bytes; with kBlocks of 128
   bool programmatic = true;
 };
+
+// Beyond, sums of int8 products may not fit into 32 bits.
+inline constexpr int32_t kGemmInt8MostInputs = 1 << 17;
 
 // m = 0 is supported and launches nothing.
 bool supports(const GemmArgs& args);

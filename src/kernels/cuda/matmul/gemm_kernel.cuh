@@ -5,13 +5,26 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
+#include "kernels/cuda/common/wgmma_s8.cuh"
 #include "kernels/cuda/matmul/gemm.h"
 
 namespace pelton::kernels::cuda {
+
+// What becomes of a finished tile. The common ways have code of their own: straight-line code that
+// decides for each group of columns is too long for the instruction cache, and costs more time than
+// its stores.
+enum class GemmFinish : int32_t {
+  kAny,
+  kBF16,     // out = product, no bias
+  kF32,      // the same
+  kSiluMul,  // out = silu(gate) * up, bf16, no bias
+  kAdd,      // out += product, f32, no bias
+};
 
 struct GemmParams {
   CUtensorMap x_map;       // [m][k] in boxes of 128 rows
@@ -29,10 +42,15 @@ struct GemmParams {
   int32_t row_tiles;  // of a cluster's rows
   int32_t column_tiles;
   int32_t cluster;
+  GemmFinish finish;
   bool block_scales;
   bool silu;
   bool out_f32;
 };
+
+// What the matrix unit sums in.
+template <GemmType type>
+using GemmSum = std::conditional_t<type == GemmType::kInt8, int, float>;
 
 template <GemmType type, int columns>
 struct GemmShape {
@@ -125,6 +143,20 @@ __device__ __forceinline__ void transpose_quad(uint32_t (&w)[4], int t) {
   }
 }
 
+__device__ __forceinline__ float silu_mul(float gate, float up) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(-kLog2E * gate));
+  return __fdividef(gate, 1.0f + e) * up;
+}
+
+// Adds in memory, so that nothing waits for what was there; rounds once, as a sum in registers
+// would.
+__device__ __forceinline__ void add_pair(float* to, float a, float b) {
+  asm volatile("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(a), "f"(b)
+               : "memory");
+}
+
 // Scales and biases of a tile's columns: read while the product is under way, one or two columns a
 // thread, and shared by a warpgroup when it ends.
 template <GemmType type, int columns>
@@ -138,7 +170,7 @@ struct ColumnFactors {
     for (int i = 0; i < kEach; ++i) {
       int column = thread + 128 * i;
       column += first_column + (p.silu && column >= columns / 2 ? p.n / 2 - columns / 2 : 0);
-      const bool is_scaled = type == GemmType::kFp8 && !p.block_scales && p.w_scale != nullptr;
+      const bool is_scaled = type != GemmType::kBF16 && !p.block_scales && p.w_scale != nullptr;
       scale[i] = is_scaled && column < p.n ? p.w_scale[column] : 1.0f;
       bias[i] = p.bias != nullptr && column < p.n ? p.bias[column] : 0.0f;
     }
@@ -164,6 +196,7 @@ struct GemmStore {
   int t;
   float row_scale[2];
 
+  // Before the product, so that nothing waits for the scales at its end.
   __device__ __forceinline__ GemmStore(const GemmParams& params, const float* shared_factors,
                                        int first_row, int lane)
       : p(params),
@@ -171,23 +204,99 @@ struct GemmStore {
         row(first_row + lane / 4),
         t(lane % 4),
         row_scale{1.0f, 1.0f} {
-    if (type == GemmType::kFp8 && !p.block_scales && p.x_scale != nullptr) {
+    if (type != GemmType::kBF16 && !p.block_scales && p.x_scale != nullptr) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) row_scale[h] = row + 8 * h < p.m ? p.x_scale[row + 8 * h] : 0.0f;
     }
   }
 
+  // Accumulators of a group of eight columns, scaled.
+  __device__ __forceinline__ void scale(float (&v)[4], const GemmSum<type> (&d)[columns / 2],
+                                        int group) const {
+    float2 factor = make_float2(1.0f, 1.0f);
+    if (type != GemmType::kBF16) {
+      factor = *reinterpret_cast<const float2*>(factors + 8 * group + 2 * t);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      v[2 * h] = static_cast<float>(d[4 * group + 2 * h]);
+      v[2 * h + 1] = static_cast<float>(d[4 * group + 2 * h + 1]);
+      if (type != GemmType::kBF16) {
+        v[2 * h] *= row_scale[h] * factor.x;
+        v[2 * h + 1] *= row_scale[h] * factor.y;
+      }
+    }
+  }
+
+  template <bool silu>
+  __device__ __forceinline__ void store_bf16_tile(const GemmSum<type> (&d)[columns / 2],
+                                                  int first_column) const {
+    constexpr int kGroups = silu ? columns / 16 : columns / 8;
+    const int limit = (silu ? p.n / 2 : p.n) - first_column - 8 * t;
+    auto* out = static_cast<__nv_bfloat16*>(p.out) + row * p.out_stride + first_column + 8 * t;
+    const int64_t below = 8 * p.out_stride;
+#pragma unroll
+    for (int i = 0; i < kGroups; i += 4) {
+      uint32_t words[2][4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        float v[4];
+        scale(v, d, i + j);
+        if constexpr (silu) {
+          float up[4];
+          scale(up, d, i + j + kGroups);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) v[e] = silu_mul(v[e], up[e]);
+        }
+        words[0][j] = pack_bf16x2(v[0], v[1]);
+        words[1][j] = pack_bf16x2(v[2], v[3]);
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        transpose_quad(words[h], t);
+        if (8 * i < limit && row + 8 * h < p.m) {
+          *reinterpret_cast<uint4*>(out + h * below + 8 * i) =
+              make_uint4(words[h][0], words[h][1], words[h][2], words[h][3]);
+        }
+      }
+    }
+  }
+
+  template <bool adds>
+  __device__ __forceinline__ void store_f32_tile(const GemmSum<type> (&d)[columns / 2],
+                                                 int first_column) const {
+    const int limit = p.n - first_column;
+    float* out = static_cast<float*>(p.out) + row * p.out_stride + first_column + 2 * t;
+    const int64_t below = 8 * p.out_stride;
+#pragma unroll
+    for (int i = 0; i < columns / 8; ++i) {
+      float v[4];
+      scale(v, d, i);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (8 * i >= limit || row + 8 * h >= p.m) continue;
+        float* at = out + h * below + 8 * i;
+        if constexpr (adds) {
+          add_pair(at, v[2 * h], v[2 * h + 1]);
+        } else {
+          *reinterpret_cast<float2*>(at) = make_float2(v[2 * h], v[2 * h + 1]);
+        }
+      }
+    }
+  }
+
   // Accumulators of a group of eight columns, scaled and with the bias.
-  __device__ __forceinline__ void finish(float (&v)[4], const float (&d)[columns / 2],
+  __device__ __forceinline__ void finish(float (&v)[4], const GemmSum<type> (&d)[columns / 2],
                                          int group) const {
     const int at = 8 * group + 2 * t;
     const float2 bias = *reinterpret_cast<const float2*>(factors + columns + at);
     float2 scale = make_float2(1.0f, 1.0f);
-    if (type == GemmType::kFp8) scale = *reinterpret_cast<const float2*>(factors + at);
+    if (type != GemmType::kBF16) scale = *reinterpret_cast<const float2*>(factors + at);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      v[2 * h] = fmaf(d[4 * group + 2 * h], row_scale[h] * scale.x, bias.x);
-      v[2 * h + 1] = fmaf(d[4 * group + 2 * h + 1], row_scale[h] * scale.y, bias.y);
+      v[2 * h] = fmaf(static_cast<float>(d[4 * group + 2 * h]), row_scale[h] * scale.x, bias.x);
+      v[2 * h + 1] =
+          fmaf(static_cast<float>(d[4 * group + 2 * h + 1]), row_scale[h] * scale.y, bias.y);
     }
   }
 
@@ -228,7 +337,24 @@ struct GemmStore {
                               at) = make_uint4(words[0], words[1], words[2], words[3]);
   }
 
-  __device__ __forceinline__ void store(const float (&d)[columns / 2], int first_column) const {
+  __device__ __forceinline__ void store(const GemmSum<type> (&d)[columns / 2],
+                                        int first_column) const {
+    switch (p.finish) {
+      case GemmFinish::kBF16:
+        return store_bf16_tile<false>(d, first_column);
+      case GemmFinish::kSiluMul:
+        return store_bf16_tile<true>(d, first_column);
+      case GemmFinish::kF32:
+        return store_f32_tile<false>(d, first_column);
+      case GemmFinish::kAdd:
+        return store_f32_tile<true>(d, first_column);
+      default:
+        return store_any(d, first_column);
+    }
+  }
+
+  __device__ __forceinline__ void store_any(const GemmSum<type> (&d)[columns / 2],
+                                            int first_column) const {
     constexpr int kHalf = columns / 16;  // groups of the gate half
     const int groups = p.silu ? kHalf : 2 * kHalf;
     const int width = p.silu ? p.n / 2 : p.n;
@@ -248,7 +374,7 @@ struct GemmStore {
           float up[4];
           finish(up, d, i < kHalf ? i + j + kHalf : 0);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) v[e] = __fdividef(v[e], 1.0f + __expf(-v[e])) * up[e];
+          for (int e = 0; e < 4; ++e) v[e] = silu_mul(v[e], up[e]);
         }
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
@@ -294,14 +420,16 @@ struct GemmRing {
 };
 
 template <GemmType type, int columns>
-__device__ __forceinline__ void multiply_box(float (&d)[columns / 2], uint32_t x_at, uint32_t w_at,
-                                             bool accumulate) {
+__device__ __forceinline__ void multiply_box(GemmSum<type> (&d)[columns / 2], uint32_t x_at,
+                                             uint32_t w_at, bool accumulate) {
   const uint64_t a = operand_along_k(x_at);
   const uint64_t b = operand_along_k(w_at);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     if constexpr (type == GemmType::kBF16) {
       wgmma_bf16(d, a + 2 * i, b + 2 * i, accumulate || i > 0);
+    } else if constexpr (type == GemmType::kInt8) {
+      wgmma_s8(d, a + 2 * i, b + 2 * i, accumulate || i > 0);
     } else {
       wgmma_e4m3(d, a + 2 * i, b + 2 * i, accumulate || i > 0);
     }
@@ -310,17 +438,35 @@ __device__ __forceinline__ void multiply_box(float (&d)[columns / 2], uint32_t x
 
 // The scales that a box of 128 of k brings: of both rows, and of either half of the columns. Their
 // products are made when they are needed, so that nothing waits for the loads.
-template <int columns>
 struct BlockScales {
   float x[2];
-  float w[2];
+  float w;  // in even lanes of the first half, in odd ones of the second
 
-  __device__ __forceinline__ void load(const GemmParams& p, int row, int column, int box) {
-    const int second = column + (p.silu ? p.n / 2 : 0);
-    x[0] = p.x_scale[static_cast<int64_t>(min(row, p.m - 1)) * p.k_boxes + box];
-    x[1] = p.x_scale[static_cast<int64_t>(min(row + 8, p.m - 1)) * p.k_boxes + box];
-    w[0] = p.w_scale[static_cast<int64_t>(column / 128) * p.k_boxes + box];
-    w[1] = p.w_scale[static_cast<int64_t>(second / 128) * p.k_boxes + box];
+  // Of both halves, in every lane.
+  __device__ __forceinline__ void columns(float (&both)[2], int lane) const {
+    const float other = __shfl_xor_sync(~0u, w, 1);
+    both[0] = lane % 2 == 0 ? w : other;
+    both[1] = lane % 2 == 0 ? other : w;
+  }
+};
+
+// Where a lane finds them. An address that were the same in all lanes would bring its scale to a
+// register of the whole warp, and the warp would wait for it before its next product.
+struct BlockScaleSource {
+  const float* x[2];
+  const float* w;
+
+  __device__ __forceinline__ BlockScaleSource(const GemmParams& p, int row, int column, int lane) {
+    const int64_t boxes = p.k_boxes;
+    const int mine = column + (lane % 2 != 0 && p.silu ? p.n / 2 : 0);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) x[h] = p.x_scale + min(row + 8 * h, p.m - 1) * boxes;
+    w = p.w_scale + mine / 128 * boxes;
+  }
+  __device__ __forceinline__ void load(BlockScales& scales, int box) const {
+    scales.x[0] = x[0][box];
+    scales.x[1] = x[1][box];
+    scales.w = w[box];
   }
 };
 
@@ -332,13 +478,12 @@ struct PromotedSum {
   GemmRing<S>& ring;
   uint32_t ring_at;  // of this warpgroup's rows
   uint32_t w_offset;
-  int row;
-  int column;
   int lane;
+  BlockScaleSource source;
 
-  __device__ __forceinline__ void multiply(float (&part)[columns / 2], BlockScales<columns>& scales,
+  __device__ __forceinline__ void multiply(float (&part)[columns / 2], BlockScales& scales,
                                            int box) const {
-    if (p.block_scales) scales.load(p, row, column, box);
+    if (p.block_scales) source.load(scales, box);
     ring.wait();
     const uint32_t x_at = ring_at + ring.stage * S::kStageBytes;
     wgmma_fence();
@@ -346,12 +491,14 @@ struct PromotedSum {
     wgmma_commit();
   }
   __device__ __forceinline__ void add(float (&d)[columns / 2], float (&part)[columns / 2],
-                                      const BlockScales<columns>& scales, int stage) const {
+                                      const BlockScales& scales, int stage) const {
     wgmma_hold(part);
     ring.release(stage, lane);
     if (p.block_scales) {
-      const float factors[2][2] = {{scales.x[0] * scales.w[0], scales.x[0] * scales.w[1]},
-                                   {scales.x[1] * scales.w[0], scales.x[1] * scales.w[1]}};
+      float w[2];
+      scales.columns(w, lane);
+      const float factors[2][2] = {{scales.x[0] * w[0], scales.x[0] * w[1]},
+                                   {scales.x[1] * w[0], scales.x[1] * w[1]}};
 #pragma unroll
       for (int i = 0; i < columns / 2; ++i) {
         d[i] = fmaf(part[i], factors[i / 2 % 2][i / (columns / 4)], d[i]);
@@ -364,7 +511,7 @@ struct PromotedSum {
 
   __device__ __forceinline__ void run(float (&d)[columns / 2]) const {
     float part[2][columns / 2];
-    BlockScales<columns> scales[2];
+    BlockScales scales[2];
 #pragma unroll
     for (int i = 0; i < columns / 2; ++i) d[i] = 0.0f;
     multiply(part[0], scales[0], 0);
@@ -411,11 +558,13 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
     const GemmTile tile = GemmTile::at<columns>(p, index);
     const int first_row = tile.row + rank * S::kRows + 64 * group + 16 * (thread / 32);
     ColumnFactors<type, columns> column_factors;
-    column_factors.load(p, tile.column, thread);
-    float d[columns / 2];
+    const bool has_factors = type != GemmType::kBF16 || p.finish == GemmFinish::kAny;
+    if (has_factors) column_factors.load(p, tile.column, thread);
+    const GemmStore<type, columns> store(p, factors, first_row, lane);
+    GemmSum<type> d[columns / 2];
     if constexpr (promote) {
       const PromotedSum<type, columns> sum = {
-          p, ring, rows_at, w_offset, first_row + lane / 4, tile.column, lane};
+          p, ring, rows_at, w_offset, lane, {p, first_row + lane / 4, tile.column, lane}};
       sum.run(d);
     } else {
       int before = 0;
@@ -434,8 +583,7 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
       wgmma_hold(d);
       ring.release(before, lane);
     }
-    column_factors.share(factors, thread, group);
-    const GemmStore<type, columns> store(p, factors, first_row, lane);
+    if (has_factors) column_factors.share(factors, thread, group);
     store.store(d, tile.column);
   }
 }
