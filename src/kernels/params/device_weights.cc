@@ -59,30 +59,39 @@ bool quantize_channel(WeightLayout layout, std::span<const float> values, std::b
 using Group = std::span<const float, cuda::kInt4Group>;
 using Codes = std::array<uint8_t, cuda::kInt4Group>;
 
-// Codes for a scale, and the sum of squares that they miss by.
+// Codes for a scale, and the sum of squares that they miss by. In loops that a compiler turns into
+// vectors.
 float int4_codes(Group values, float scale, Codes* codes) {
-  constexpr size_t kLanes = 8;  // sums side by side, so that they need not wait for one another
+  constexpr size_t kLanes = 8;
   const float inverse = inverse_of(scale);
+  std::array<int32_t, cuda::kInt4Group> steps;
   std::array<float, kLanes> errors = {};
-  for (size_t begin = 0; begin < values.size(); begin += kLanes) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    // Cut to eight steps as bits, which order magnitudes as numbers do.
+    constexpr uint32_t kEight = std::bit_cast<uint32_t>(8.0f);
+    const auto bits = std::bit_cast<uint32_t>(values[i] * inverse);
+    const uint32_t magnitude = std::min(bits & 0x7FFFFFFFu, kEight);
+    const float step = std::bit_cast<float>(magnitude | (bits & 0x80000000u));
+    steps[i] = std::min(static_cast<int32_t>(nearest(step)), 7);
+  }
+  for (size_t i = 0; i < steps.size(); i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float value = values[begin + lane];
-      const float code = nearest(std::clamp(value * inverse, -8.0f, 7.0f));
-      const float miss = value - code * scale;
+      const float miss = values[i + lane] - static_cast<float>(steps[i + lane]) * scale;
       errors[lane] += miss * miss;
-      (*codes)[begin + lane] = static_cast<uint8_t>(static_cast<int>(code) + 8);
     }
   }
+  for (size_t i = 0; i < steps.size(); ++i) (*codes)[i] = static_cast<uint8_t>(steps[i] + 8);
   return std::accumulate(errors.begin(), errors.end(), 0.0f);
 }
 
 // Codes 0..15 of one group of finite values, and its scale as f16 bits: the value of the largest
 // magnitude becomes code 0 or code 15 (-8 or 7 steps), whichever misses less.
 uint16_t quantize_group(Group values, uint8_t* codes) {
-  float largest = 0.0f;
-  for (const float v : values) {
-    if (std::fabs(v) > std::fabs(largest)) largest = v;
-  }
+  float largest;
+  largest_of(values, &largest);
+  bool is_positive = false;
+  for (const float v : values) is_positive |= v == largest;
+  if (!is_positive) largest = -largest;
   const auto scale_of = [&](float steps) {
     return f32_to_f16(std::clamp(largest / steps, -kLargestF16, kLargestF16));
   };

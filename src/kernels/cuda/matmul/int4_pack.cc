@@ -22,6 +22,25 @@ uint32_t pack_word(int half, int lane, int word, const CodeAt& code_at) {
   return packed;
 }
 
+// The same of a whole tile, whose rows lie `stride` bytes apart: four inputs of each of two rows
+// are interleaved at once.
+void pack_whole(const uint8_t* codes, int64_t stride, std::byte* block) {
+  for (int item = 0; item < 256; ++item) {
+    const int half = item / 128;
+    const int g = item / 16 % 8;
+    const int t = item / 4 % 4;
+    const uint8_t* at = codes + g * stride + 32 * t + 16 * (half ^ (t >> 1)) + 4 * (item % 4);
+    uint32_t lower;
+    uint32_t upper;
+    std::memcpy(&lower, at, sizeof lower);
+    std::memcpy(&upper, at + 8 * stride, sizeof upper);
+    const uint32_t pairs = (lower & 0x0F0F0F0Fu) | (upper & 0x0F0F0F0Fu) << 4;
+    const uint32_t word =
+        (pairs & 0xFF0000FFu) | (pairs >> 8 & 0x0000FF00u) | (pairs << 8 & 0x00FF0000u);
+    std::memcpy(block + 4 * item, &word, sizeof word);
+  }
+}
+
 }  // namespace
 
 size_t int4_packed_bytes(int64_t n, int64_t k) {
@@ -38,9 +57,13 @@ void int4_pack(std::span<const uint8_t> codes, std::span<const uint16_t> scales,
         const int64_t j = tile * kInt4TileRows + row;
         return j < n ? codes[static_cast<size_t>(j * k + group * kInt4Group + input)] : 8;
       };
-      for (int item = 0; item < 256; ++item) {
-        const uint32_t word = pack_word(item / 128, item / 4 % 32, item % 4, code_at);
-        std::memcpy(block + 4 * item, &word, sizeof word);
+      if ((tile + 1) * kInt4TileRows <= n) {
+        pack_whole(codes.data() + tile * kInt4TileRows * k + group * kInt4Group, k, block);
+      } else {
+        for (int item = 0; item < 256; ++item) {
+          const uint32_t word = pack_word(item / 128, item / 4 % 32, item % 4, code_at);
+          std::memcpy(block + 4 * item, &word, sizeof word);
+        }
       }
       for (int row = 0; row < kInt4TileRows; ++row) {
         const int64_t j = tile * kInt4TileRows + row;
