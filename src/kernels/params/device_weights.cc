@@ -39,6 +39,18 @@ float inverse_of(float step) {
   return std::fabs(step) >= std::numeric_limits<float>::min() ? 1.0f / step : 0.0f;
 }
 
+// f32_to_fp8 of finite values, without branches: a loop of it becomes vectors.
+uint32_t fp8_code(float value) {
+  constexpr uint32_t kSmallestNormal = 0x3C800000u;  // 2^-6
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const uint32_t normal = (magnitude + 0x7FFFFu + (magnitude >> 20 & 1u) - 0x3C000000u) >> 20;
+  const float aligned = std::bit_cast<float>(std::min(magnitude, kSmallestNormal)) + 0x1p14f;
+  const uint32_t subnormal = std::bit_cast<uint32_t>(aligned) - 0x46800000u;
+  const uint32_t code = magnitude < kSmallestNormal ? subnormal : std::min(normal, 0x7Eu);
+  return code | (bits >> 24 & 0x80u);
+}
+
 bool quantize_channel(WeightLayout layout, std::span<const float> values, std::byte* out,
                       float* scale) {
   const bool is_fp8 = layout == WeightLayout::kFp8Channels;
@@ -46,11 +58,13 @@ bool quantize_channel(WeightLayout layout, std::span<const float> values, std::b
   if (!largest_of(values, &largest)) return false;
   const float step = largest / (is_fp8 ? kLargestFp8 : kLargestInt8);
   const float inverse = inverse_of(step);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float code = values[i] * inverse;
-    out[i] = static_cast<std::byte>(is_fp8 ? f32_to_fp8(code)
-                                           : static_cast<uint8_t>(static_cast<int8_t>(nearest(
-                                                 std::clamp(code, -kLargestInt8, kLargestInt8)))));
+  if (is_fp8) {
+    for (size_t i = 0; i < values.size(); ++i)
+      out[i] = static_cast<std::byte>(fp8_code(values[i] * inverse));
+  } else {
+    // At most 127 and the rounding of a product: the nearest whole number is in range.
+    for (size_t i = 0; i < values.size(); ++i)
+      out[i] = static_cast<std::byte>(static_cast<int32_t>(nearest(values[i] * inverse)));
   }
   *scale = inverse == 0.0f ? 0.0f : step;
   return true;

@@ -77,6 +77,24 @@ TEST(DeviceWeightsTest, TheLargestOfAGroupIsKeptWhateverItsSign) {
   }
 }
 
+TEST(DeviceWeightsTest, Fp8CodesAreThoseOfTheNumberFormat) {
+  for (const float shift : {0.0f, 0.5f, 0.25f, 0.7501f}) {  // between neighbours
+    std::vector<float> values(kColumns, 448.0f);
+    for (int i = 0; i < 126; ++i) {
+      const float low = fp8_to_f32(static_cast<uint8_t>(i));
+      const float high = fp8_to_f32(static_cast<uint8_t>(i + 1));
+      values[static_cast<size_t>(i)] = low + shift * (high - low);
+      values[static_cast<size_t>(i) + 128] = -values[static_cast<size_t>(i)];
+    }
+    std::vector<std::byte> codes(values.size());
+    float scale = 0;
+    ASSERT_TRUE(quantize_tile(WeightLayout::kFp8Channels, kColumns, values, codes, &scale));
+    ASSERT_EQ(scale, 1.0f);
+    for (size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(static_cast<uint8_t>(codes[i]), f32_to_fp8(values[i])) << values[i];
+  }
+}
+
 TEST(DeviceWeightsTest, ExtremesNeitherOverflowNorVanishIntoNan) {
   for (const WeightLayout layout : kLayouts) {
     for (const float size : {0.0f, 1e-44f, 1e-39f, 1e-30f, 1e9f, 1e37f}) {
