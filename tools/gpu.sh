@@ -57,6 +57,7 @@ device_tests() { # every unit test program, its tests that use the device
 export -f device_tests
 export bin
 
+# The kernels before the table, which shows their rows and takes its ceilings from them.
 part build bench/cuda/build.sh "$out/runner"
 part check "$runner" --check
 part memcheck compute-sanitizer --tool memcheck --error-exitcode 9 "$runner" --check --quick
@@ -66,7 +67,8 @@ part kernels "$runner" --bench --json "$out/kernels.json"
 if [[ ",$parts," == *,table,* ]]; then
   options=()
   [[ $again -eq 0 ]] || options+=(--again)
-  python3 tools/dev/gpu_table.py --pelton "$bin/pelton" --out "$out/rows" --rows "$rows" "${options[@]}" | tee "$out/table.txt"
+  python3 tools/dev/gpu_table.py --pelton "$bin/pelton" --out "$out/rows" --kernels "$out/kernels.json" --rows "$rows" \
+    "${options[@]}" | tee "$out/table.txt"
   [[ ${PIPESTATUS[0]} -eq 0 ]] || failed=1
 fi
 exit "$failed"

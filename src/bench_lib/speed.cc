@@ -1,68 +1,13 @@
 #include "bench_lib/speed.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
-#include "base/rng.h"
+#include "bench_lib/load.h"
+#include "bench_lib/rows.h"
 
 namespace pelton::bench_lib {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_between(Clock::time_point start, Clock::time_point end) {
-  return std::chrono::duration<double>(end - start).count();
-}
-
-// When a group of requests had its first and its last tokens.
-struct Progress {
-  int64_t tokens = 0;
-  int64_t started = 0;  // requests with a token
-  int64_t finished = 0;
-  Status error;
-};
-
-engine::Engine::EventSink record(Progress& progress) {
-  return [&progress, started = false](const TokenEvent& event) mutable {
-    progress.tokens += static_cast<int64_t>(event.tokens.size());
-    if (!started && !event.tokens.empty()) {
-      started = true;
-      ++progress.started;
-    }
-    if (event.finish != FinishReason::kNone) ++progress.finished;
-    if (event.finish == FinishReason::kError) progress.error = event.error;
-  };
-}
-
-Request greedy_request(std::vector<int32_t> prompt, int32_t max_tokens) {
-  Request request;
-  request.prompt_ids = std::move(prompt);
-  request.sampling.temperature = 0.0f;
-  request.sampling.max_tokens = max_tokens;
-  request.sampling.ignore_eos = true;
-  return request;
-}
-
-std::vector<int32_t> random_prompt(const engine::Engine& engine, int32_t tokens, uint64_t seed) {
-  Random random(seed);
-  std::vector<int32_t> prompt(static_cast<size_t>(tokens));
-  for (int32_t& id : prompt) {
-    id = static_cast<int32_t>(random.below(static_cast<uint64_t>(engine.config().vocab_size)));
-  }
-  return prompt;
-}
-
-// Steps until `done` or nothing is left to do.
-template <typename Done>
-Status run_until(engine::Engine& engine, Progress& progress, Done done) {
-  while (progress.error.ok() && !done()) {
-    if (!engine.step()) break;
-  }
-  return progress.error;
-}
 
 // Steps of the timed parts of a row, and where their time went on a device.
 class StepFigures {
@@ -99,9 +44,19 @@ class StepFigures {
   double idle_ = 0;
 };
 
+// Steps of a decode row before the clock: the second of a size is captured on a device, which takes
+// as long as many steps.
+constexpr int32_t kWarmTokens = 4;
+
 // 0 where the limit was not measured.
 double arithmetic_seconds(double ops, const Roofline& roofline) {
   return roofline.int8_ops_per_second > 0 ? ops / roofline.int8_ops_per_second : 0.0;
+}
+
+// Segments of one run that are timed one after another: all repetitions where the context that they
+// add is small beside the depth, which then is computed once.
+int timed_segments(int32_t tokens, int32_t depth, int repeats) {
+  return int64_t{tokens} * repeats <= depth / 8 ? repeats : 1;
 }
 
 }  // namespace
@@ -189,56 +144,65 @@ Result<SpeedRow> prompt_speed(engine::Engine& engine, const Roofline& roofline, 
     if (!all.ok()) return all.status();
     if (repeat > 0) seconds.push_back(*all - *before);
   }
-  std::string name = fmt::format("pp{}", tokens);
-  if (depth > 0) name += fmt::format("@d{}", depth);
+  std::string name = row_name({.input = tokens, .depth = depth});
   const Bound bound =
       prefill_bound(work_model(engine.config(), engine.plan()), roofline, tokens, depth,
                     static_cast<double>(engine.options().max_num_batched_tokens));
   return make_row(std::move(name), tokens, seconds, bound);
 }
 
+int32_t decode_room(int32_t tokens, int32_t sequences, int32_t depth, int repeats) {
+  // One token to start with, and as the first of them start the last ones' prompts still run; a
+  // spare one keeps every sequence running until the clock is read.
+  return kWarmTokens + tokens * timed_segments(tokens, depth, repeats) + 2 + sequences;
+}
+
 Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, int32_t tokens,
                               int32_t sequences, int32_t depth, int repeats) {
   std::vector<double> seconds;
   StepFigures figures(engine);
-  for (int repeat = 0; repeat < repeats; ++repeat) {
+  const int segments = timed_segments(tokens, depth, repeats);
+  const int32_t room = decode_room(tokens, sequences, depth, repeats);
+  for (int repeat = 0; repeat < repeats / segments; ++repeat) {
     Progress progress;
     for (int32_t sequence = 0; sequence < sequences; ++sequence) {
-      // One token to warm up, then the timed ones; the spare one keeps every sequence running
-      // until the clock is read.
-      auto id = engine.submit(
-          greedy_request(random_prompt(engine, std::max(depth, 1),
-                                       static_cast<uint64_t>(repeat * sequences + sequence)),
-                         tokens + 2 + sequences),
-          record(progress));
+      const auto seed = static_cast<uint64_t>(repeat * sequences + sequence);
+      auto id = engine.submit(greedy_request(random_prompt(engine, std::max(depth, 1), seed), room),
+                              record(progress));
       if (!id.ok()) return id.status();
     }
     const auto all_started = [&] { return progress.started == sequences; };
     if (Status s = run_until(engine, progress, all_started); !s.ok()) return s;
-    const int64_t first = progress.tokens;
-    const int64_t target = first + int64_t{tokens} * sequences;
-    figures.begin();
-    const auto start = Clock::now();
-    if (Status s = run_until(engine, progress, [&] { return progress.tokens >= target; });
-        !s.ok()) {
+    const int64_t warm = progress.tokens + int64_t{kWarmTokens} * sequences;
+    if (Status s = run_until(engine, progress, [&] { return progress.tokens >= warm; }); !s.ok())
       return s;
+    for (int segment = 0; segment < segments; ++segment) {
+      const int64_t first = progress.tokens;
+      const int64_t target = first + int64_t{tokens} * sequences;
+      figures.begin();
+      const auto start = Clock::now();
+      if (Status s = run_until(engine, progress, [&] { return progress.tokens >= target; });
+          !s.ok()) {
+        return s;
+      }
+      const double elapsed = seconds_between(start, Clock::now());
+      figures.end(elapsed);
+      const auto decoded = static_cast<double>(progress.tokens - first);
+      seconds.push_back(elapsed * static_cast<double>(tokens) * sequences / decoded);
     }
-    const double elapsed = seconds_between(start, Clock::now());
-    figures.end(elapsed);
-    const auto decoded = static_cast<double>(progress.tokens - first);
-    seconds.push_back(elapsed * static_cast<double>(tokens) * sequences / decoded);
     if (Status s = run_until(engine, progress, [&] { return progress.finished == sequences; });
         !s.ok()) {
       return s;
     }
   }
-  std::string name = fmt::format("tg{}", tokens);
-  if (sequences > 1) name += fmt::format("_b{}", sequences);
-  if (depth > 0) name += fmt::format("@d{}", depth);
-  Bound bound = decode_bound(work_model(engine.config(), engine.plan()), roofline, sequences,
-                             std::max(depth, 1) + tokens / 2.0);
+  const double context = std::max(depth, 1) + kWarmTokens + tokens * segments / 2.0;
+  Bound bound =
+      decode_bound(work_model(engine.config(), engine.plan()), roofline, sequences, context);
   bound.seconds *= tokens;
-  SpeedRow row = make_row(std::move(name), static_cast<double>(tokens) * sequences, seconds, bound);
+  SpeedRow row = make_row(
+      row_name(
+          {.kind = RowKind::kDecode, .output = tokens, .sequences = sequences, .depth = depth}),
+      static_cast<double>(tokens) * sequences, seconds, bound);
   figures.put(&row);
   return row;
 }
@@ -264,49 +228,41 @@ Result<SpeedRow> batched_prompt_speed(engine::Engine& engine, const Roofline& ro
   Bound bound = prefill_bound(work_model(engine.config(), engine.plan()), roofline, tokens, 0,
                               static_cast<double>(engine.options().max_num_batched_tokens));
   bound.seconds *= sequences;
-  return make_row(fmt::format("pp{}x{}", sequences, tokens),
+  return make_row(row_name({.kind = RowKind::kPrompts, .input = tokens, .sequences = sequences}),
                   static_cast<double>(sequences) * tokens, seconds, bound);
 }
 
-Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, int32_t input, int32_t output,
-                                         int repeats) {
-  const int32_t requests = 2 * engine.options().max_num_seqs;
-  std::vector<std::vector<int32_t>> prompts;
-  for (int32_t i = 0; i < requests; ++i)
-    prompts.push_back(random_prompt(engine, input, static_cast<uint64_t>(i) + 1));
-  auto row = offline_throughput(engine, prompts, output, repeats);
-  if (!row.ok()) return row;
-  row->name = fmt::format("offline_{}/{}", input, output);
-  row->tokens_per_second *= static_cast<double>(output) / (input + output);
-  return row;
+Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, const RowSpec& row, int repeats) {
+  const int32_t count = row.requests > 0 ? row.requests : 2 * engine.options().max_num_seqs;
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < count; ++i) {
+    requests.push_back(
+        greedy_request(random_prompt(engine, row.input, static_cast<uint64_t>(i) + 1), row.output));
+  }
+  std::vector<double> seconds;
+  double tokens = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const auto load = run_load(engine, requests);
+    if (!load.ok()) return load.status();
+    seconds.push_back(load->seconds);
+    tokens = static_cast<double>(load->generated_tokens);
+  }
+  return make_row(row_name(row), tokens, seconds, {});
 }
 
 Result<SpeedRow> offline_throughput(engine::Engine& engine,
                                     const std::vector<std::vector<int32_t>>& prompts,
                                     int32_t max_tokens, int repeats) {
+  std::vector<Request> requests;
+  for (const std::vector<int32_t>& prompt : prompts)
+    requests.push_back(greedy_request(prompt, max_tokens));
   std::vector<double> seconds;
   double tokens = 0;
   for (int repeat = 0; repeat < repeats; ++repeat) {
-    Progress progress;
-    tokens = 0;
-    size_t next = 0;
-    const auto start = Clock::now();
-    while (progress.finished < static_cast<int64_t>(prompts.size())) {
-      // The queue is bounded: what it refuses now is offered again after a step.
-      while (next < prompts.size()) {
-        auto id = engine.submit(greedy_request(prompts[next], max_tokens), record(progress));
-        if (!id.ok() && id.status().code() == StatusCode::kResourceExhausted &&
-            progress.finished < static_cast<int64_t>(next)) {
-          break;
-        }
-        if (!id.ok()) return id.status();
-        tokens += static_cast<double>(prompts[next++].size());
-      }
-      if (!engine.step() || !progress.error.ok()) break;
-    }
-    if (!progress.error.ok()) return progress.error;
-    tokens += static_cast<double>(progress.tokens);
-    seconds.push_back(seconds_between(start, Clock::now()));
+    const auto load = run_load(engine, requests);
+    if (!load.ok()) return load.status();
+    seconds.push_back(load->seconds);
+    tokens = static_cast<double>(load->prompt_tokens + load->generated_tokens);
   }
   return make_row("offline", tokens, seconds, {});
 }

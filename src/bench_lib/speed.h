@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "bench_lib/roofline.h"
+#include "bench_lib/rows.h"
 #include "engine/engine.h"
 
 namespace pelton::bench_lib {
@@ -34,7 +35,7 @@ Bound prefill_bound(const WorkModel& work, const Roofline& roofline, double toke
                     double chunk);
 
 struct SpeedRow {
-  std::string name;              // "pp512", "tg128", "tg128_b4", "tg128@d4096", "offline"
+  std::string name;              // rows.h; "offline": prompts of a file
   double tokens_per_second = 0;  // median
   double limit = 0;              // tokens a second that the bound allows; 0 = none given
   bool memory_bound = false;
@@ -44,6 +45,7 @@ struct SpeedRow {
   double step_seconds = -1;
   double host_seconds = -1;
   double idle_share = -1;
+  double gain = 0;  // of continuous batching, in times of static batching; 0: not of this row
 };
 
 double median(std::vector<double> values);
@@ -56,15 +58,18 @@ SpeedRow make_row(std::string name, double tokens, const std::vector<double>& se
 // `tokens` prompt tokens to the first sampled one.
 Result<SpeedRow> prompt_speed(engine::Engine& engine, const Roofline& roofline, int32_t tokens,
                               int32_t depth, int repeats);
-// `sequences` sequences decode `tokens` tokens each, `depth` tokens into their context.
+// `sequences` sequences decode `tokens` tokens each, `depth` tokens into their context. Where the
+// repetitions add little to the depth they follow each other in one run.
 Result<SpeedRow> decode_speed(engine::Engine& engine, const Roofline& roofline, int32_t tokens,
                               int32_t sequences, int32_t depth, int repeats);
+// Tokens that a sequence of such a row has room for beyond its depth.
+int32_t decode_room(int32_t tokens, int32_t sequences, int32_t depth, int repeats);
 // `sequences` prompts of `tokens` tokens together, to the last one's first token.
 Result<SpeedRow> batched_prompt_speed(engine::Engine& engine, const Roofline& roofline,
                                       int32_t sequences, int32_t tokens, int repeats);
-// As many requests of equal lengths as the engine runs at once, twice over; generated tokens count.
-Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, int32_t input, int32_t output,
-                                         int repeats);
+// Requests of equal lengths, as many as the row says, or twice as many as the engine runs at once;
+// generated tokens count.
+Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, const RowSpec& row, int repeats);
 // Prompts together, as many at once as the engine takes; prompt and generated tokens count.
 Result<SpeedRow> offline_throughput(engine::Engine& engine,
                                     const std::vector<std::vector<int32_t>>& prompts,

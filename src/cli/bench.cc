@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <sstream>
 #include <utility>
 
+#include "bench_lib/batching.h"
 #include "bench_lib/roofline.h"
+#include "bench_lib/rows.h"
 #include "bench_lib/speed.h"
 
 namespace pelton::cli {
@@ -17,32 +18,13 @@ namespace {
 constexpr int32_t kMostTokens = 1 << 20;
 constexpr int32_t kMostRepeats = 1000;
 
-bool wants(const BenchOptions& options, const char* row) {
-  return std::ranges::find(options.rows, row) != options.rows.end();
-}
+using bench_lib::RowKind;
+using bench_lib::RowSpec;
+using Rows = std::vector<RowSpec>;
 
 Status in_range(const char* name, int32_t value, int32_t low, int32_t high) {
   if (value >= low && value <= high) return {};
   return invalid_argument(fmt::format("{} must be in [{}, {}], not {}", name, low, high, value));
-}
-
-struct Pair {
-  int32_t first = 0;
-  int32_t second = 0;
-};
-
-// "8x2048", "128/128".
-Result<Pair> parse_pair(const char* option, const std::string& text, char separator) {
-  Pair pair;
-  const char* end = text.data() + text.size();
-  const auto [middle, error] = std::from_chars(text.data(), end, pair.first);
-  if (error == std::errc() && middle != end && *middle == separator) {
-    const auto [stop, wrong] = std::from_chars(middle + 1, end, pair.second);
-    const auto fits = [](int32_t n) { return n >= 1 && n <= kMostTokens; };
-    if (wrong == std::errc() && stop == end && fits(pair.first) && fits(pair.second)) return pair;
-  }
-  return invalid_argument(
-      fmt::format("{}: '{}' is not two numbers with '{}' between them", option, text, separator));
 }
 
 Status check_options(const BenchOptions& options) {
@@ -53,57 +35,104 @@ Status check_options(const BenchOptions& options) {
   for (const int32_t batch : options.batches) {
     if (Status s = in_range("--batch", batch, 1, 1024); !s.ok()) return s;
   }
-  for (const std::string& row : options.rows) {
-    if (row != "pp" && row != "tg" && row != "batch" && row != "offline") {
-      return invalid_argument("--rows: '" + row + "' is not one of pp, tg, batch, offline");
-    }
-  }
   if (!options.save.empty()) {
     return unsupported(
         "--save: the weights of a shape are made where they are used, the same in "
         "every run, and not written");
   }
-  for (const std::string& text : options.prefill) {
-    const auto pair = parse_pair("--prefill", text, 'x');
-    if (!pair.ok()) return pair.status();
-    if (Status s = in_range("--prefill", pair->first, 1, 1024); !s.ok()) return s;
-  }
-  for (const std::string& text : options.lengths) {
-    if (const auto pair = parse_pair("--offline", text, '/'); !pair.ok()) return pair.status();
-  }
-  if (wants(options, "offline") && options.prompts.empty()) {
+  const bool offline = std::ranges::find(options.rows, "offline") != options.rows.end();
+  if (offline && options.prompts.empty())
     return invalid_argument("--rows offline needs --prompts FILE");
+  return {};
+}
+
+// Words stand for the rows that -p, -n, --depth and --batch describe; everything else is a name.
+Status add_rows(const BenchOptions& options, const std::string& word, Rows* rows) {
+  RowSpec decode{
+      .kind = RowKind::kDecode, .output = options.generated_tokens, .depth = options.depth};
+  if (word == "pp") {
+    rows->push_back({.input = options.prompt_tokens, .depth = options.depth});
+  } else if (word == "tg") {
+    rows->push_back(decode);
+  } else if (word == "batch") {
+    for (const int32_t batch : options.batches) {
+      decode.sequences = batch;
+      rows->push_back(decode);
+    }
+  } else if (word != "offline") {  // which is of --prompts
+    auto row = bench_lib::parse_row(word);
+    if (!row.ok()) {
+      return invalid_argument("--rows: pp, tg, batch, offline or the names of rows: " +
+                              row.status().message());
+    }
+    rows->push_back(*row);
+  }
+  return {};
+}
+
+Result<Rows> rows_of(const BenchOptions& options) {
+  Rows rows;
+  for (const std::string& word : options.rows) {
+    if (Status s = add_rows(options, word, &rows); !s.ok()) return s;
+  }
+  const auto named = [&](const char* option, const char* prefix, RowKind kind,
+                         const std::vector<std::string>& texts) -> Status {
+    for (const std::string& text : texts) {
+      auto row = bench_lib::parse_row(prefix + text);
+      if (!row.ok() || row->kind != kind) {
+        return invalid_argument(
+            fmt::format("{}: '{}' is not two numbers as in the example", option, text));
+      }
+      rows.push_back(*row);
+    }
+    return {};
+  };
+  if (Status s = named("--prefill", "pp", RowKind::kPrompts, options.prefill); !s.ok()) return s;
+  if (Status s = named("--offline", "offline_", RowKind::kOffline, options.lengths); !s.ok())
+    return s;
+  return rows;
+}
+
+// What a row asks of the engine.
+struct RowNeeds {
+  int32_t sequences = 1;
+  int32_t context = 0;
+};
+
+RowNeeds needs_of(const RowSpec& row, int repeats, bool cuda) {
+  switch (row.kind) {
+    case RowKind::kPrompt:
+    case RowKind::kPrompts:
+      return {row.sequences, row.depth + row.input + 1};
+    case RowKind::kDecode:
+      return {row.sequences,
+              std::max(row.depth, 1) +
+                  bench_lib::decode_room(row.output, row.sequences, row.depth, repeats)};
+    case RowKind::kOffline: {
+      // On a GPU a step of more sequences costs little more, as far as the cache holds them.
+      const int32_t at_once = cuda ? 1024 : 16;
+      return {row.requests > 0 ? std::min(at_once, row.requests) : at_once, row.input + row.output};
+    }
+    case RowKind::kBatching:  // on engines of its own
+      return {1, bench_lib::batching_context(row)};
   }
   return {};
 }
 
 // As large as the rows need and no larger, so that a big model's bench fits where the model does.
-void size_engine(const BenchOptions& options, engine::EngineOptions* engine) {
-  int32_t sequences = 1;
-  if (wants(options, "batch")) {
-    for (const int32_t batch : options.batches) sequences = std::max(sequences, batch);
+void size_engine(const BenchOptions& options, const Rows& rows, engine::EngineOptions* engine) {
+  RowNeeds most;
+  if (!options.prompts.empty()) most = {16, 2048};
+  for (const RowSpec& row : rows) {
+    const RowNeeds needs = needs_of(row, options.repeat, engine->cuda);
+    most.sequences = std::max(most.sequences, needs.sequences);
+    most.context = std::max(most.context, needs.context);
   }
-  if (!options.prompts.empty()) sequences = std::max(sequences, 16);
-  int32_t longest = 0;
-  for (const std::string& text : options.prefill) {
-    const Pair pair = *parse_pair("--prefill", text, 'x');
-    sequences = std::max(sequences, pair.first);
-    longest = std::max(longest, pair.second + 1);
-  }
-  for (const std::string& text : options.lengths) {
-    const Pair pair = *parse_pair("--offline", text, '/');
-    sequences = std::max(sequences, engine->cuda ? 256 : 16);
-    longest = std::max(longest, pair.first + pair.second);
-  }
-  if (options.common.max_num_seqs == 0) engine->max_num_seqs = sequences;
+  if (options.common.max_num_seqs == 0) engine->max_num_seqs = most.sequences;
   if (options.common.max_num_batched_tokens == 0 && engine->cuda)
     engine->max_num_batched_tokens = 8192;
-  if (options.common.max_model_len == 0) {
-    const int32_t decode = options.generated_tokens + sequences + 3;
-    engine->max_model_len = options.depth + std::max(options.prompt_tokens + 1, decode);
-    if (!options.prompts.empty()) engine->max_model_len = std::max(engine->max_model_len, 2048);
-    engine->max_model_len = std::max(engine->max_model_len, longest);
-  }
+  if (options.common.max_model_len == 0) engine->max_model_len = most.context;
+  engine->max_waiting = std::max(engine->max_waiting, most.sequences);
   engine->enforce_eager = options.enforce_eager;
   // A cached prompt would be measured as an infinitely fast one.
   engine->enable_prefix_caching = false;
@@ -124,44 +153,43 @@ Result<Prompts> read_prompts(const engine::Engine& engine, const std::string& pa
   return prompts;
 }
 
-// Runs the rows that were asked for, in order; `show` sees each as soon as it is there.
-Status measure(const BenchOptions& options, const Prompts& prompts, engine::Engine& engine,
-               const bench_lib::Roofline& roofline,
-               const std::function<Status(const bench_lib::SpeedRow&)>& show) {
-  const auto add = [&](Result<bench_lib::SpeedRow> row) {
-    return row.ok() ? show(*row) : row.status();
-  };
-  const int32_t depth = options.depth;
-  if (wants(options, "pp")) {
-    Status s = add(
-        bench_lib::prompt_speed(engine, roofline, options.prompt_tokens, depth, options.repeat));
-    if (!s.ok()) return s;
+using Show = std::function<Status(const bench_lib::SpeedRow&)>;
+
+Result<bench_lib::SpeedRow> speed_of(const RowSpec& row, int repeats, engine::Engine& engine,
+                                     const bench_lib::Roofline& roofline) {
+  switch (row.kind) {
+    case RowKind::kPrompt:
+      return bench_lib::prompt_speed(engine, roofline, row.input, row.depth, repeats);
+    case RowKind::kPrompts:
+      return bench_lib::batched_prompt_speed(engine, roofline, row.sequences, row.input, repeats);
+    case RowKind::kDecode:
+      return bench_lib::decode_speed(engine, roofline, row.output, row.sequences, row.depth,
+                                     repeats);
+    default:
+      return bench_lib::fixed_length_throughput(engine, row, repeats);
   }
-  std::vector<int32_t> batches;
-  if (wants(options, "tg")) batches.push_back(1);
-  if (wants(options, "batch")) {
-    batches.insert(batches.end(), options.batches.begin(), options.batches.end());
-  }
-  for (const int32_t batch : batches) {
-    Status s = add(bench_lib::decode_speed(engine, roofline, options.generated_tokens, batch, depth,
-                                           options.repeat));
-    if (!s.ok()) return s;
-  }
-  for (const std::string& text : options.prefill) {
-    const Pair pair = *parse_pair("--prefill", text, 'x');
-    Status s = add(
-        bench_lib::batched_prompt_speed(engine, roofline, pair.first, pair.second, options.repeat));
-    if (!s.ok()) return s;
-  }
-  for (const std::string& text : options.lengths) {
-    const Pair pair = *parse_pair("--offline", text, '/');
-    Status s =
-        add(bench_lib::fixed_length_throughput(engine, pair.first, pair.second, options.repeat));
-    if (!s.ok()) return s;
+}
+
+// Runs the rows in order; `show` sees each as soon as it is there.
+Status measure(const BenchOptions& options, const Rows& rows, const Prompts& prompts,
+               engine::Engine& engine, const bench_lib::Roofline& roofline, const Show& show) {
+  for (const RowSpec& row : rows) {
+    if (row.kind == RowKind::kBatching) {
+      const auto both = bench_lib::batching_gain(engine, row);
+      if (!both.ok()) return both.status();
+      for (const bench_lib::SpeedRow& one : *both) {
+        if (Status s = show(one); !s.ok()) return s;
+      }
+      continue;
+    }
+    const auto one = speed_of(row, options.repeat, engine, roofline);
+    if (!one.ok()) return one.status();
+    if (Status s = show(*one); !s.ok()) return s;
   }
   if (prompts.empty()) return {};
-  return add(
-      bench_lib::offline_throughput(engine, prompts, options.generated_tokens, options.repeat));
+  const auto together =
+      bench_lib::offline_throughput(engine, prompts, options.generated_tokens, options.repeat);
+  return together.ok() ? show(*together) : together.status();
 }
 
 double percent(const bench_lib::SpeedRow& row) { return 100.0 * row.tokens_per_second / row.limit; }
@@ -177,10 +205,12 @@ Json json_row(const bench_lib::SpeedRow& row) {
   if (row.step_seconds >= 0) json["step_ms"] = 1e3 * row.step_seconds;
   if (row.host_seconds >= 0) json["host_us_per_step"] = 1e6 * row.host_seconds;
   if (row.idle_share >= 0) json["gpu_idle_percent"] = 100.0 * row.idle_share;
+  if (row.gain > 0) json["gain"] = row.gain;
   return json;
 }
 
 std::string device_figures(const bench_lib::SpeedRow& row) {
+  if (row.gain > 0) return fmt::format(" {:.2f} times static batching", row.gain);
   if (row.host_seconds < 0) return {};
   return fmt::format(" {:>7.3f} ms | {:>6.1f} us | {:>6.2f} % |", 1e3 * row.step_seconds,
                      1e6 * row.host_seconds, 100.0 * row.idle_share);
@@ -232,13 +262,35 @@ void warn_of_graphs(const engine::Engine& engine) {
     print_error("warning: decode steps are not captured: " + engine.graph_fault());
 }
 
+// All rows in one object, or with --json-lines the object without its rows and then a line a row.
+Status measure_as_json(const BenchOptions& options, const Rows& rows, const Prompts& prompts,
+                       engine::Engine& engine, const bench_lib::Roofline& roofline) {
+  Json answer = answer_header("bench", engine.files(), engine.options());
+  answer["roofline"] = {{"read_bytes_per_second", roofline.read_bytes_per_second},
+                        {"int8_ops_per_second", roofline.int8_ops_per_second}};
+  if (options.json_lines) {
+    if (Status s = print(answer.dump() + "\n"); !s.ok()) return s;
+  }
+  Status s = measure(options, rows, prompts, engine, roofline,
+                     [&](const bench_lib::SpeedRow& row) -> Status {
+                       if (options.json_lines) return print(json_row(row).dump() + "\n");
+                       answer["rows"].push_back(json_row(row));
+                       return {};
+                     });
+  if (!s.ok()) return s;
+  warn_of_graphs(engine);
+  return options.json_lines ? Status() : print(answer.dump() + "\n");
+}
+
 }  // namespace
 
 Status run_bench(const BenchOptions& options) {
   if (Status s = check_options(options); !s.ok()) return s;
+  const auto rows = rows_of(options);
+  if (!rows.ok()) return rows.status();
   auto engine_opts = engine_options(options.common);
   if (!engine_opts.ok()) return engine_opts.status();
-  size_engine(options, &*engine_opts);
+  size_engine(options, *rows, &*engine_opts);
   auto loaded = load_engine(options.common, *engine_opts);
   if (!loaded.ok()) return loaded.status();
   engine::Engine& engine = **loaded;
@@ -251,23 +303,13 @@ Status run_bench(const BenchOptions& options) {
     if (!read.ok()) return read.status();
     prompts = std::move(read).value();
   }
-  if (!options.common.json) {
-    if (Status s = print(table_head(engine, roofline)); !s.ok()) return s;
-    Status s = measure(options, prompts, engine, roofline,
-                       [](const bench_lib::SpeedRow& row) { return print(table_row(row)); });
-    warn_of_graphs(engine);
-    return s;
-  }
-  Json answer = answer_header("bench", engine.files(), engine.options());
-  const auto append = [&](const bench_lib::SpeedRow& row) {
-    answer["rows"].push_back(json_row(row));
-    return Status();
-  };
-  if (Status s = measure(options, prompts, engine, roofline, append); !s.ok()) return s;
+  if (options.common.json || options.json_lines)
+    return measure_as_json(options, *rows, prompts, engine, roofline);
+  if (Status s = print(table_head(engine, roofline)); !s.ok()) return s;
+  Status s = measure(options, *rows, prompts, engine, roofline,
+                     [](const bench_lib::SpeedRow& row) { return print(table_row(row)); });
   warn_of_graphs(engine);
-  answer["roofline"] = {{"read_bytes_per_second", roofline.read_bytes_per_second},
-                        {"int8_ops_per_second", roofline.int8_ops_per_second}};
-  return print(answer.dump() + "\n");
+  return s;
 }
 
 }  // namespace pelton::cli

@@ -16,7 +16,9 @@ struct BenchOptions {
   int32_t depth = 0;                             // tokens already in the context
   std::vector<int32_t> batches = {2, 4, 8, 16};  // sizes of the batched decode rows
   int32_t repeat = 5;
-  std::vector<std::string> rows = {"pp", "tg", "batch"};  // and "offline", which --prompts adds
+  // Words and names (bench_lib/rows.h); "offline" is added by --prompts.
+  std::vector<std::string> rows = {"pp", "tg", "batch"};
+  bool json_lines = false;                // each row as soon as it is there
   std::string save;                       // refused: a shape's weights are made where they are used
   std::vector<std::string> prefill = {};  // "8x2048": prompts together, rows of their own
   std::vector<std::string> lengths = {};  // "128/128": input and output of offline throughput

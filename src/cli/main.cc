@@ -258,6 +258,7 @@ Command add_bench(CLI::App& program) {
       "  pelton bench model.gguf -p 512 -n 128 --rows pp,tg --repeat 10\n"
       "  pelton bench model.gguf --depth 4096 --batch 4,16\n"
       "  pelton bench model.gguf --rows offline --prompts questions.txt --json\n"
+      "  pelton bench model.gguf --rows tg128,tg32_b64@d1024,batching_64/256\n"
       "  pelton bench --shape llama-3.1-8b --layers 2 --device cuda");
   add_common(app, &options->common);
   add_shape(app, &options->common);
@@ -273,7 +274,9 @@ Command add_bench(CLI::App& program) {
       ->capture_default_str();
   app->add_option("-r,--repeat", options->repeat, "repetitions of each row; the median is shown")
       ->capture_default_str();
-  app->add_option("--rows", options->rows, "which rows: pp, tg, batch, offline")
+  app->add_option("--rows", options->rows,
+                  "which rows: pp, tg, batch, offline, or their names: tg128_b8@d1024, pp8x2048, "
+                  "offline_128/128, batching_256/256_r1000 (continuous against static batching)")
       ->delimiter(',')
       ->capture_default_str();
   app->add_option("--save", options->save, "not supported: a shape's weights are not written");
@@ -284,6 +287,8 @@ Command add_bench(CLI::App& program) {
                   "rows of offline throughput: input/output tokens, e.g. 128/128,1000/1000")
       ->delimiter(',');
   app->add_flag("--enforce-eager", options->enforce_eager, "on a GPU: no captured steps");
+  app->add_flag("--json-lines", options->json_lines,
+                "JSON: first what is measured where, then a line for each row as it is there");
   app->add_option("--prompts", options->prompts,
                   "text file with a prompt a line, run together: the offline row");
   return {app, [options] { return run_bench(*options); }};

@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
-"""The speed table of the CUDA backend: measures each row with `pelton bench --shape`, beside what others reach on the
-same chip, what is asked for and what is hoped for. Every row is kept in a file of its own, so that a broken run goes
-on where it stopped.
+"""The speed table of the CUDA backend: each figure beside what others reach on the same chip, what is asked for and
+what is hoped for.
 
-    tools/dev/gpu_table.py --pelton BIN --out FOLDER [--rows LIST] [--again]
+    tools/dev/gpu_table.py --pelton BIN --out FOLDER [--kernels FILE] [--rows LIST] [--again]
 
-LIST names rows or beginnings of names, separated by commas. Exit status 1 where a row could not be measured; a goal
-missed is shown, not an error."""
+A model is loaded once for all rows that it serves. Every row is kept in a file of its own as soon as it is there, so
+that a broken run goes on where it stopped. Kernel rows and the ceilings come from FILE, which `runner --bench --json`
+of bench/cuda wrote in the same run. LIST names rows or beginnings of names, separated by commas. FOLDER/table.json
+holds all of it. Exit status 1 where a row could not be measured; a goal missed is shown, not an error."""
 
 import argparse
 import json
 import pathlib
 import subprocess
 import sys
+import threading
+
+SECONDS = 480  # bound on one load of a model and its rows
+SMALL, LARGE = "small", "large"  # which values are the better ones
 
 # Anchors: vLLM 0.26.0 on the same chip, shapes and random weights; for 1B, where vLLM is bound by its host.
 DECODE_BATCHES = (8, 32, 64, 128, 256)
@@ -22,133 +27,350 @@ VLLM_STEP_MS = {
     "int4": (3.65, 5.01, 7.31, 9.94, None),
 }
 STEP_FACTOR = {"bf16": 1.0, "fp8": 0.85, "int4": 0.9}
+STEP_GOAL_PERCENT = {"bf16": 85, "fp8": 85, "int4": 75}
 KV_TYPE = {"bf16": "bf16", "fp8": "fp8", "int4": "bf16"}
-SECONDS = 480  # bound on one row
-SHORT = ("--rows", "pp", "-p", "16")  # bench's own rows, as few as it allows
+PREFILL_REFERENCE = {1024: 436, 2048: 521, 4096: 579, 8192: 625, 16384: 616, 32768: 586}  # TFLOP/s, better of FA3 and cuDNN
+DECODE_REFERENCE = {1024: 60, 2048: 73, 4096: 82, 8192: 88}  # FlashInfer, % of the data sheet's bandwidth
+DATA_SHEET_GBS = 4800
+LAYER_ELEMENTS = 6144 * 4096 + 4096 * 4096 + 28672 * 4096 + 4096 * 14336
 
 
-def row(name, arguments, source, unit="tok/s", anchor=None, wanted=None, goal=None, scale=None):
-    """One line of the table: `source` is the name of bench's row; scale(value) turns its figure into `unit`."""
-    return {"name": name, "arguments": arguments, "source": source, "unit": unit, "anchor": anchor, "wanted": wanted,
-            "goal": goal, "scale": scale or (lambda value: value)}
+def shape(name, weights="bf16", kv=None, *more):
+    return ("--shape", name, "--weights", weights, "--kv-cache-dtype", kv or KV_TYPE[weights], *more)
 
 
-def shape(name, weights="bf16", kv=None):
-    return ["--shape", name, "--weights", weights, "--kv-cache-dtype", kv or KV_TYPE[weights]]
+EIGHT = "llama-3.1-8b"
+# What one process loads, in the order in which they run: the cheap and important ones first.
+SESSIONS = {
+    "8b bf16": shape(EIGHT),
+    "8b fp8": shape(EIGHT, "fp8"),
+    "8b int4": shape(EIGHT, "int4"),
+    "1b bf16": shape("llama-3.2-1b"),
+    "8b bf16 prompts": shape(EIGHT),
+    "8b fp8 prompts": shape(EIGHT, "fp8"),
+    "135m bf16": shape("smollm2-135m"),
+    "8b of 2 layers": shape(EIGHT, "bf16", None, "--layers", "2"),
+    "8b bf16 fp8kv": shape(EIGHT, "bf16", "fp8"),
+    "8b bf16 long": shape(EIGHT),
+    "8b bf16 invariant": shape(EIGHT, "bf16", None, "--invariant"),
+    "8b fp8 invariant": shape(EIGHT, "fp8", None, "--invariant"),
+    "8b int4 invariant": shape(EIGHT, "int4", None, "--invariant"),
+    "8b fp8 offline": (*shape(EIGHT, "fp8"), "--repeat", "1"),
+    "8b batching": shape(EIGHT),
+}
+
+
+class Row:
+    """One line of the table. Measured: `source` names bench's row of `session`, `field` what is taken of it and
+    scale(value) turns it into `unit`. Else compute(sources) gives the value from other rows and from kernels."""
+
+    def __init__(self, name, unit="tok/s", *, session=None, source=None, field="value", scale=None, compute=None, better=LARGE,
+                 anchor=None, wanted=None, goal=None, goal_percent=None):
+        self.name, self.unit, self.session, self.source, self.field = name, unit, session, source, field
+        self.scale, self.compute, self.better = scale or (lambda value: value), compute, better
+        self.anchor, self.wanted, self.goal, self.goal_percent = anchor, wanted, goal, goal_percent
 
 
 def single_rows():
-    one = ["--rows", "tg", "-n", "128"]
-    yield row("decode 8b bf16 b1", [*shape("llama-3.1-8b"), *one], "tg128", anchor=203, wanted=230, goal=258)
-    yield row("decode 8b fp8 b1", [*shape("llama-3.1-8b", "fp8", "bf16"), *one], "tg128", anchor=290, wanted=400, goal=470)
-    yield row("decode 8b int4 b1", [*shape("llama-3.1-8b", "int4"), *one], "tg128", anchor=300, wanted=500, goal=700)
-    yield row("decode 1b bf16 b1", [*shape("llama-3.2-1b"), *one], "tg128", anchor=520, wanted=1050, goal=1500)
+    for what, anchor, wanted, goal in (("8b bf16", 203, 230, 258), ("8b fp8", 290, 400, 470), ("8b int4", 300, 500, 700),
+                                       ("1b bf16", 520, 1050, 1500)):
+        yield Row(f"decode {what} b1", session=what, source="tg128", anchor=anchor, wanted=wanted, goal=goal)
 
 
 def step_rows():
     for weights, times in VLLM_STEP_MS.items():
         for batch, anchor in zip(DECODE_BATCHES, times):
-            arguments = [*shape("llama-3.1-8b", weights), "--rows", "batch", "--batch", str(batch), "--depth", "1024", "-n", "32"]
-            wanted = anchor * STEP_FACTOR[weights] if anchor else None
-            yield row(f"step 8b {weights} b{batch}", arguments, f"tg32_b{batch}@d1024", "ms", anchor, wanted,
-                      scale=lambda value, batch=batch: 1000 * batch / value)
+            yield Row(f"step 8b {weights} b{batch}", "ms", session=f"8b {weights}", source=f"tg32_b{batch}@d1024", better=SMALL,
+                      anchor=anchor, wanted=anchor * STEP_FACTOR[weights] if anchor else None,
+                      goal_percent=STEP_GOAL_PERCENT[weights], scale=lambda value, batch=batch: 1000 * batch / value)
 
 
 def prompt_rows():
     for weights, anchors in (("bf16", (42300, 38400)), ("fp8", (66400, 56600))):
         better = {"bf16": 1.05, "fp8": 1.2}[weights]
         for (count, length), anchor in zip(((8, 2048), (2, 8192)), anchors):
-            arguments = [*shape("llama-3.1-8b", weights), *SHORT, "--prefill", f"{count}x{length}"]
-            yield row(f"prefill 8b {weights} {count}x{length}", arguments, f"pp{count}x{length}", anchor=anchor, wanted=anchor,
-                      goal=better * anchor)
+            yield Row(f"prefill 8b {weights} {count}x{length}", session=f"8b {weights} prompts", source=f"pp{count}x{length}",
+                      anchor=anchor, wanted=anchor, goal=better * anchor)
 
 
 def offline_rows():
-    for lengths, anchor, goal in (("128/128", 22500, 27900), ("128/2048", None, 26200), ("1000/1000", 14100, 17700),
-                                  ("2048/128", 3100, 3540)):
-        arguments = [*shape("llama-3.1-8b", "fp8"), *SHORT, "--offline", lengths]
-        yield row(f"offline 8b fp8 {lengths}", arguments, f"offline_{lengths}", anchor=anchor, wanted=anchor, goal=goal)
+    # As many requests as a run of a minute or less takes, all of which may run at once.
+    for lengths, requests, anchor, goal in (("128/128", 2048, 22500, 27900), ("2048/128", 512, 3100, 3540),
+                                            ("1000/1000", 1024, 14100, 17700), ("128/2048", 1024, None, 26200)):
+        yield Row(f"offline 8b fp8 {lengths}", session="8b fp8 offline", source=f"offline_{lengths}_r{requests}", anchor=anchor,
+                  wanted=anchor, goal=goal)
+
+
+def host_rows():
+    for session, batches in (("1b bf16", (1, 64, 512)), ("135m bf16", (1, 64, 512)), ("8b of 2 layers", (1,))):
+        for batch in batches:
+            source = f"tg{128 if batch == 1 else 32}" + (f"_b{batch}" if batch > 1 else "")
+            yield Row(f"idle {session} b{batch}", "%", session=session, source=source, field="gpu_idle_percent", better=SMALL,
+                      wanted=5, goal=1)
+            yield Row(f"host {session} b{batch}", "us", session=session, source=source, field="host_us_per_step", better=SMALL,
+                      wanted=20 if batch == 1 else None)
+
+
+def slope(value):
+    """What a longer context costs with pages of FP8, in times of what it costs with BF16."""
+    def growth(kind):
+        return value(f"step 8b bf16{kind} b64 at 4k") - value(f"step 8b bf16{kind} b64 at 1k")
+    return growth(" fp8kv") / growth("")
+
+
+def slope_rows():
+    for session, kind in (("8b bf16 long", ""), ("8b bf16 fp8kv", " fp8kv")):
+        for words, depth in (("1k", 1024), ("4k", 4096)):
+            yield Row(f"step 8b bf16{kind} b64 at {words}", "ms", session=session, source=f"tg32_b64@d{depth}", better=SMALL,
+                      scale=lambda value: 64000 / value)
+    yield Row("context slope fp8kv", "x", compute=lambda value, kernels: slope(value), better=SMALL, anchor=0.78, wanted=0.60,
+              goal=0.54)
+
+
+def invariant_rows():
+    for weights in VLLM_STEP_MS:
+        for batch, source in ((1, "tg128"), (64, "tg32_b64@d1024")):
+            plain = f"decode 8b {weights} b1" if batch == 1 else f"step 8b {weights} b64"
+            name = f"step 8b {weights} b{batch} invariant"
+            yield Row(name, "ms", session=f"8b {weights} invariant", source=source, better=SMALL,
+                      scale=lambda value, batch=batch: 1000 * batch / value)
+            yield Row(f"cost of invariance 8b {weights} b{batch}", "%", better=SMALL, compute=lambda value, kernels, n=name, p=plain: 100 * (
+                value(n) / (1000 / value(p) if p.startswith("decode") else value(p)) - 1))
+
+
+def batching_rows():
+    source = "batching_256/256_r1000"
+    yield Row("batching 8b bf16", "x", session="8b batching", source=f"{source} continuous", field="gain", wanted=6, goal=8)
+    yield Row("batching 8b bf16 continuous", session="8b batching", source=f"{source} continuous")
+    yield Row("batching 8b bf16 static", session="8b batching", source=f"{source} static")
+
+
+class Kernels:
+    """Rows of the kernels' runner."""
+
+    def __init__(self, document):
+        self.copy_gbs = document["copy_gbs"]
+        self.read_gbs = document["read_gbs"]
+        self.rows = {(row["group"], row["name"], row["variant"]): row for row in document["rows"]}
+
+    def row(self, group, name, variant="pelton"):
+        return self.rows[(group, name, variant)]
+
+    def peak_tflops(self, form):
+        """The fastest large product of these rows, whoever computed it."""
+        return max(row["tflops"] for (group, name, _), row in self.rows.items()
+                   if group == "gemm" and "^3" in name and name.startswith(form))
+
+    def layer_us(self, form, m):
+        """The four products of a layer: in a chain where that was timed, else one by one."""
+        if ("small_m", f"{form} layer m{m}", "pelton") in self.rows:
+            return self.row("small_m", f"{form} layer m{m}")["us"]
+        return sum(min(row["us"] for (group, name, variant), row in self.rows.items()
+                       if name == f"{form} {product} m{m}" and variant == "pelton") for product in ("qkv", "o", "gate_up", "down"))
+
+    def layer_percent(self, form, m):
+        bytes_ = LAYER_ELEMENTS * {"bf16": 2, "fp8": 1, "int4": 0.53125}[form]  # int4: a 16-bit scale and zero for 128
+        bandwidth = bytes_ / (self.copy_gbs * 1e3)
+        arithmetic = 2 * m * LAYER_ELEMENTS / (self.peak_tflops("bf16" if form == "int4" else form) * 1e6)
+        return 100 * max(bandwidth, arithmetic) / self.layer_us(form, m)
+
+
+def kernel_rows():
+    def of(compute):
+        return lambda value, kernels: compute(kernels)
+
+    yield Row("ceiling copy", "GB/s", compute=of(lambda k: k.copy_gbs))
+    yield Row("ceiling read", "GB/s", compute=of(lambda k: k.read_gbs))
+    for form in ("bf16", "fp8"):
+        yield Row(f"ceiling {form} product", "TFLOP/s", compute=of(lambda k, form=form: k.peak_tflops(form)))
+    for length, reference in PREFILL_REFERENCE.items():
+        name = f"bf16 {max(1, 16384 // length)}x{length} kv32 d128 page16"
+        yield Row(f"attention prefill {length // 1024}k", "TFLOP/s", anchor=reference, wanted=0.8 * reference, goal=reference,
+                  compute=of(lambda k, name=name: k.row("paged_prefill", name)["tflops"]))
+    for length, reference in DECODE_REFERENCE.items():
+        yield Row(f"attention decode b64 {length // 1024}k", "%", anchor=reference, wanted=reference, goal=reference + 5,
+                  compute=of(lambda k, name=f"bf16 b64 c{length}": 100 * k.row("paged_decode", name)["gbs"] / DATA_SHEET_GBS))
+    for form in ("bf16", "fp8", "int4"):
+        for m in (1, 8, 16, 32, 64, 128, 256):
+            yield Row(f"layer products {form} m{m}", "%", wanted=75, goal=85,
+                      compute=of(lambda k, form=form, m=m: k.layer_percent(form, m)))
+    for size in (4096, 8192, 16384):
+        for form, ours, theirs, wanted in (("bf16", "bf16", "cublaslt", 0.97), ("fp8", "fp8", "cublaslt, fast", 0.97),
+                                           ("fp8 promoted", "fp8 promoted", "cublaslt, fast", 0.9)):
+            base = form.split()[0]
+            yield Row(f"product {form} {size // 1024}k", "x", anchor=1, wanted=wanted, goal=1, compute=of(
+                lambda k, ours=f"{ours} {size}^3", base=f"{base} {size}^3", theirs=theirs: k.row("gemm", ours)["tflops"] /
+                k.row("gemm", base, theirs)["tflops"]))
+        yield Row(f"product fp8 over bf16 {size // 1024}k", "x", compute=of(
+            lambda k, size=size: k.row("gemm", f"fp8 {size}^3")["tflops"] / k.row("gemm", f"bf16 {size}^3")["tflops"]))
+    # A read of 256 rows of logits takes 31 us.
+    yield Row("sampling top-k top-p b256", "us", better=SMALL, anchor=31, wanted=93, goal=46.5,
+              compute=of(lambda k: k.row("sampling", "top-k 50 top-p 0.9 b256")["us"]))
+    yield Row("attention over products 1k", "x", anchor=3.2, wanted=3.2, goal=5,
+              compute=of(lambda k: k.row("unfused", "bf16 1024", "cublaslt")["us"] / k.row("unfused", "bf16 1024")["us"]))
 
 
 def table():
-    return [*single_rows(), *step_rows(), *prompt_rows(), *offline_rows()]
+    return [*single_rows(), *step_rows(), *prompt_rows(), *offline_rows(), *host_rows(), *slope_rows(), *invariant_rows(),
+            *batching_rows(), *kernel_rows()]
 
 
 def chosen(rows, names):
     if not names:
         return rows
     starts = [name.strip() for name in names.split(",")]
-    found = [r for r in rows if any(r["name"].startswith(start) for start in starts)]
-    missing = [s for s in starts if not any(r["name"].startswith(s) for r in rows)]
+    found = [r for r in rows if any(r.name.startswith(start) for start in starts)]
+    missing = [s for s in starts if not any(r.name.startswith(s) for r in rows)]
     if missing:
-        raise SystemExit(f"no row begins with {', '.join(missing)}; rows: {', '.join(r['name'] for r in rows)}")
+        raise SystemExit(f"no row begins with {', '.join(missing)}; rows: {', '.join(r.name for r in rows)}")
     return found
 
 
-def verdict(value, unit, wanted, goal):
-    """'goal', 'pass' or the shortfall of a measured value; times are better small, speeds large."""
-    if wanted is None:
-        return "-"
-    share = wanted / value if unit == "ms" else value / wanted
-    if goal is not None and (goal / value if unit == "ms" else value / goal) >= 1:
-        return "goal"
-    return "pass" if share >= 1 else f"{share:.0%} of pass"
+def share(value, bound, better):
+    """1 where the value is the bound; more is better. A bound of 0 is never reached from above."""
+    if better == LARGE:
+        return value / bound
+    return bound / value if value > 0 else 1.0
 
 
-def measure(pelton, spec):
-    command = [pelton, "bench", "--device", "cuda", "--json", "--repeat", "3", *spec["arguments"]]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
-    if done.returncode != 0:
-        raise ValueError(f"exit status {done.returncode}: {done.stderr.strip()[-300:]}")
-    answer = json.loads(done.stdout)
-    for measured in answer["rows"]:
-        if measured["name"] == spec["source"]:
-            return {**measured, "value": spec["scale"](measured["value"]), "unit": spec["unit"], "machine": answer["machine"]}
-    raise ValueError(f"bench gave no row {spec['source']}, but {[r['name'] for r in answer['rows']]}")
+def verdict(value, row, percent=None):
+    """'goal', 'pass' or the shortfall of a measured value. A goal may be a share of the ceiling instead."""
+    reached = row.goal is not None and share(value, row.goal, row.better) >= 1
+    reached = reached or (row.goal_percent is not None and percent is not None and percent >= row.goal_percent)
+    if row.wanted is None:
+        return "goal" if reached else "-"
+    if share(value, row.wanted, row.better) < 1:
+        return f"{share(value, row.wanted, row.better):.0%} of pass"
+    return "goal" if reached else "pass"
 
 
 def kept_file(folder, name):
     return folder / (name.replace(" ", "_").replace("/", "-") + ".json")
 
 
-def run_rows(arguments, rows):
-    results, failed = [], 0
-    for spec in rows:
-        file = kept_file(arguments.out, spec["name"])
-        if file.exists() and not arguments.again:
-            results.append(json.loads(file.read_text()))
+class Keeper:
+    """Results, each in a file as soon as it is known."""
+
+    def __init__(self, folder, again, kernels):
+        self.folder, self.kernels = folder, kernels
+        self.results = {}
+        self.failed = []
+        folder.mkdir(parents=True, exist_ok=True)
+        for row in [] if again else table():
+            file = kept_file(folder, row.name)
+            if file.exists():
+                self.results[row.name] = json.loads(file.read_text())
+
+    def keep(self, row, value, percent=None, spread=None, machine=None):
+        result = {"name": row.name, "value": value, "unit": row.unit, "percent_of_limit": percent, "spread": spread,
+                  "anchor": row.anchor, "wanted": row.wanted, "goal": row.goal, "goal_percent": row.goal_percent,
+                  "verdict": verdict(value, row, percent), "machine": machine}
+        print(f"{row.name}: {value:.5g} {row.unit}, {result['verdict']}", file=sys.stderr, flush=True)
+        kept_file(self.folder, row.name).write_text(json.dumps(result, indent=1) + "\n")
+        self.results[row.name] = result
+
+    def keep_measured(self, row, measured, head):
+        percent = measured.get("percent")
+        if percent is not None and self.kernels is not None:
+            # bench copies with the driver; the kernels' own copy is the ceiling.
+            percent *= head["roofline"]["read_bytes_per_second"] / (self.kernels.copy_gbs * 1e9)
+        self.keep(row, row.scale(measured[row.field]), percent, measured.get("spread"), head["machine"])
+
+    def fail(self, name, why):
+        print(f"{name}: failed: {why}", file=sys.stderr, flush=True)
+        self.failed.append(name)
+
+
+def lines_of(command, seconds):
+    """Lines of a command's output as they come; ValueError where it fails or takes too long."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        errors = []
+        reader = threading.Thread(target=lambda: errors.append(process.stderr.read()))
+        reader.start()
+        killer = threading.Timer(seconds, process.kill)
+        killer.start()
+        yield from process.stdout
+        process.wait()
+        reader.join()
+        in_time = killer.is_alive()
+        killer.cancel()
+    if process.returncode != 0:
+        late = "" if in_time else f"took more than {seconds} s; "
+        raise ValueError(f"{late}exit status {process.returncode}: {''.join(errors).strip()[-300:]}")
+
+
+def run_session(pelton, name, rows, keeper):
+    """Measures all rows that one load of a model serves."""
+    sources = list(dict.fromkeys(row.source.split()[0] for row in rows))
+    command = [pelton, "bench", "--device", "cuda", "--json-lines", "--rows", ",".join(sources), *SESSIONS[name]]
+    if "--repeat" not in command:
+        command += ["--repeat", "3"]
+    left = list(rows)
+    try:
+        head = None
+        for line in lines_of(command, SECONDS):
+            answer = json.loads(line)
+            if head is None:
+                head = answer
+                continue
+            for row in [row for row in left if row.source == answer["name"]]:
+                keeper.keep_measured(row, answer, head)
+                left.remove(row)
+        why = "bench gave no such row"
+    except (ValueError, KeyError) as error:
+        why = error
+    for row in left:
+        keeper.fail(row.name, why)
+
+
+def run_rows(pelton, rows, keeper):
+    for session in SESSIONS:
+        missing = [row for row in rows if row.session == session and row.name not in keeper.results]
+        if missing:
+            run_session(pelton, session, missing, keeper)
+    for row in rows:
+        if row.compute is None or row.name in keeper.results:
             continue
-        print(spec["name"], end=" ", file=sys.stderr, flush=True)
         try:
-            measured = measure(arguments.pelton, spec)
-        except (ValueError, KeyError, subprocess.TimeoutExpired) as error:
-            print(f"failed: {error}", file=sys.stderr)
-            failed += 1
-            continue
-        result = {"name": spec["name"], "value": measured["value"], "unit": spec["unit"], "percent_of_limit": measured.get("percent"),
-                  "spread": measured.get("spread"), "anchor": spec["anchor"], "wanted": spec["wanted"], "goal": spec["goal"],
-                  "verdict": verdict(measured["value"], spec["unit"], spec["wanted"], spec["goal"]), "machine": measured["machine"]}
-        print(f"{result['value']:.5g} {result['unit']}: {result['verdict']}", file=sys.stderr, flush=True)
-        file.write_text(json.dumps(result, indent=1) + "\n")
-        results.append(result)
-    return results, failed
+            keeper.keep(row, row.compute(lambda name: keeper.results[name]["value"], keeper.kernels))
+        except (KeyError, ValueError, AttributeError) as error:  # what it is made of is not there
+            keeper.fail(row.name, f"needs {error}" if keeper.kernels or row.unit == "x" else "needs --kernels")
+
+
+def text(value):
+    return "-" if value is None else f"{value:.5g}"
+
+
+def print_table(rows, results):
+    print(f"{'row':<34} {'value':>9} {'unit':<8} {'ceiling':>8} {'anchor':>8} {'pass':>8} {'goal':>8}  verdict")
+    for name in (row.name for row in rows if row.name in results):
+        r = results[name]
+        percent = f"{r['percent_of_limit']:.0f} %" if r["percent_of_limit"] else "-"
+        goal = f"{r['goal_percent']} %" if r["goal"] is None and r["goal_percent"] else text(r["goal"])
+        print(f"{name:<34} {text(r['value']):>9} {r['unit']:<8} {percent:>8} {text(r['anchor']):>8} {text(r['wanted']):>8} "
+              f"{goal:>8}  {r['verdict']}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pelton", required=True)
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--kernels", type=pathlib.Path)
     parser.add_argument("--rows", default="")
     parser.add_argument("--again", action="store_true", help="measure rows that are there already, too")
     arguments = parser.parse_args()
     rows = chosen(table(), arguments.rows)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    results, failed = run_rows(arguments, rows)
-    text = lambda value: "-" if value is None else f"{value:.5g}"
-    print(f"{'row':<28} {'value':>9} {'unit':<6} {'anchor':>8} {'pass':>8} {'goal':>8}  verdict")
-    for r in results:
-        print(f"{r['name']:<28} {text(r['value']):>9} {r['unit']:<6} {text(r['anchor']):>8} {text(r['wanted']):>8} {text(r['goal']):>8}  {r['verdict']}")
-    return 1 if failed else 0
+    kernels = None
+    if arguments.kernels and arguments.kernels.exists():
+        kernels = Kernels(json.loads(arguments.kernels.read_text()))
+    keeper = Keeper(arguments.out, arguments.again, kernels)
+    run_rows(arguments.pelton, rows, keeper)
+    print_table(rows, keeper.results)
+    everything = {"rows": [keeper.results[row.name] for row in rows if row.name in keeper.results], "failed": keeper.failed}
+    (arguments.out / "table.json").write_text(json.dumps(everything, indent=1) + "\n")
+    if keeper.failed:
+        print(f"not measured: {', '.join(keeper.failed)}")
+    return 1 if keeper.failed else 0
 
 
 if __name__ == "__main__":
