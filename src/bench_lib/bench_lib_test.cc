@@ -1,7 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
+#include "bench_lib/batching.h"
 #include "bench_lib/isa/peak.h"
 #include "bench_lib/roofline.h"
+#include "bench_lib/rows.h"
 #include "bench_lib/speed.h"
 #include "device/testing/fake_device.h"
 
@@ -74,6 +79,43 @@ TEST(Row, MedianSpreadAndLimit) {
   EXPECT_DOUBLE_EQ(row.spread, 1.5);
   EXPECT_DOUBLE_EQ(row.limit, 200.0);
   EXPECT_TRUE(row.memory_bound);
+}
+
+TEST(Rows, ANameIsWhatItAsksFor) {
+  for (const char* name :
+       {"pp512", "pp512@d1024", "pp8x2048", "tg128", "tg32_b64", "tg32_b64@d1024", "tg1@d1",
+        "offline_128/2048", "offline_1/1_r3", "batching_256/256_r1000"}) {
+    const auto row = parse_row(name);
+    ASSERT_TRUE(row.ok()) << row.status().to_string();
+    EXPECT_EQ(row_name(*row), name);
+  }
+  EXPECT_EQ(*parse_row("tg32_b64@d1024"),
+            (RowSpec{.kind = RowKind::kDecode, .output = 32, .sequences = 64, .depth = 1024}));
+  EXPECT_EQ(*parse_row("batching_64/256_r200"),
+            (RowSpec{.kind = RowKind::kBatching, .input = 64, .output = 256, .requests = 200}));
+  for (const char* name : {"", "pp", "pp0", "pp-1", "pp5x", "pp9999x8", "pp8x8@d1", "tg", "tg8_b",
+                           "tg8@d", "tg8@d0", "tg8@d1_b2", "tg99999999999", "offline_8",
+                           "offline_8/", "offline_8/8_r", "batching_8x8", "tg128 "}) {
+    EXPECT_EQ(parse_row(name).status().code(), StatusCode::kInvalidArgument) << name;
+  }
+}
+
+TEST(Batching, LengthsAreExponentialAndCut) {
+  const RowSpec row = *parse_row("batching_256/256_r1000");
+  EXPECT_EQ(batching_context(row), 1792);
+  const std::vector<int32_t> lengths = batching_lengths(row, 20000);
+  EXPECT_EQ(std::vector<int32_t>(lengths.begin(), lengths.begin() + 100),
+            batching_lengths(row, 100));
+  double sum = 0;
+  int beyond_mean = 0;
+  for (const int32_t length : lengths) {
+    EXPECT_GE(length, 1);
+    EXPECT_LE(length, 1536);
+    sum += length;
+    beyond_mean += length > 256 ? 1 : 0;
+  }
+  EXPECT_NEAR(sum / 20000, 256 * (1 - std::exp(-6.0)), 6);
+  EXPECT_NEAR(beyond_mean / 20000.0, std::exp(-1.0), 0.012);
 }
 
 }  // namespace

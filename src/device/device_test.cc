@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/requirements.h"
 #include "device/testing/fake_device.h"
 
 namespace pelton::device {
@@ -122,6 +123,30 @@ TEST(OpenCudaTest, AMachineWithoutOneIsToldInOneLine) {
   }
   EXPECT_EQ(device.status().code(), StatusCode::kUnsupported) << device.status().to_string();
   EXPECT_EQ(device.status().message().find('\n'), std::string::npos);
+}
+
+void expect_one_line(const Status& status, std::initializer_list<const char*> words) {
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message().find('\n'), std::string::npos) << status.message();
+  for (const char* word : words)
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+}
+
+TEST(DeviceRequirements, EachLackHasItsLine) {
+  expect_one_line(explain_no_device({.driver = 0, .runtime = 13000}), {"no NVIDIA driver"});
+  expect_one_line(explain_no_device({.driver = 12040, .runtime = 13000, .refused = true}),
+                  {"too old", "12.4", "13.0"});
+  expect_one_line(explain_no_device({.driver = 13000, .runtime = 13010}), {"no NVIDIA GPU"});
+}
+
+TEST(DeviceRequirements, OtherGpusAreToldApart) {
+  EXPECT_TRUE(check_runs_on(h200_caps()).ok());
+  Caps other = h200_caps();
+  other.name = "NVIDIA A100";
+  other.compute_major = 8;
+  expect_one_line(check_runs_on(other), {"NVIDIA A100", "8.0", "9.0"});
+  other.compute_major = 10;
+  expect_one_line(check_runs_on(other), {"10.0"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // planned while one runs, decode steps replayed as captured. Answers are the CPU's.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <vector>
@@ -127,12 +128,69 @@ TEST(DeviceSteps, StopsFoundAStepLateEndWhereTheCpuEnds) {
   expect_equal(run_all(*fake.engine, requests), run_all(*cpu, requests));
 }
 
+// Penalties over prompt and output, also of a token that is not known yet when its step is planned.
+std::vector<Request> adjusted_requests() {
+  std::vector<Request> requests = mixed_requests();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SamplingParams& params = requests[i].sampling;
+    if (i % 3 == 0) params.repetition_penalty = 1.3f;
+    if (i % 3 == 1) params.presence_penalty = 0.8f;
+    if (i % 4 == 2) params.frequency_penalty = 0.6f;
+    if (i % 5 == 0) params.logit_bias = {{300, 4.0f}, {7, -100.0f}, {12, 2.5f}};
+    if (i % 2 == 1) {
+      params.ignore_eos = false;
+      params.stop_token_ids = {300, 12, 40, 41};
+      params.min_tokens = std::min(4, params.max_tokens);
+    }
+  }
+  return requests;
+}
+
+TEST(DeviceSteps, PenaltiesBiasesAndSuppressedIdsStayOnTheDevice) {
+  auto cpu = load_or_fail(small_model(), small_options());
+  const std::vector<Outcome> want = run_all(*cpu, adjusted_requests());
+  for (const int32_t blocks : {0, 9}) {  // few: with preemptions
+    EngineOptions options = small_options();
+    options.num_kv_blocks = blocks;
+    Fake fake = fake_engine(options);
+    ASSERT_NE(fake.engine, nullptr);
+    const int64_t waits = fake.device->calls(FakeCall::kFinish);
+    expect_equal(run_all(*fake.engine, adjusted_requests()), want);
+    EXPECT_EQ(fake.device->calls(FakeCall::kFinish), waits) << "logits came to the host";
+    EXPECT_EQ(fake.engine->metrics().scheduler.preemptions > 0, blocks > 0);
+    EXPECT_EQ(fake.device->misuse(), "");
+  }
+}
+
+TEST(DeviceSteps, ListsBeyondTheirRoomAndDoubleBiasesGoToTheHost) {
+  auto cpu = load_or_fail(small_model(), small_options());
+  Fake fake = fake_engine(small_options());
+  ASSERT_NE(fake.engine, nullptr);
+  std::vector<Request> requests = {request(1, 6, 0.7f), request(2, 6, 0.0f)};
+  requests[0].sampling.logit_bias = {{300, 1.0f}, {300, 1.5f}};
+  const int64_t waits = fake.device->calls(FakeCall::kFinish);
+  expect_equal(run_all(*fake.engine, requests), run_all(*cpu, requests));
+  EXPECT_GT(fake.device->calls(FakeCall::kFinish), waits);
+  for (int32_t i = 0; i < 1000; ++i) requests[1].sampling.logit_bias.emplace_back(i, 0.5f);
+  requests[0] = requests[1];
+  requests[0].sampling.n = 6;
+  for (int i = 0; i < 2; ++i) {  // once with room left behind by what ended
+    const int64_t before = fake.device->calls(FakeCall::kFinish);
+    expect_equal(run_all(*fake.engine, requests), run_all(*cpu, requests));
+    EXPECT_GT(fake.device->calls(FakeCall::kFinish), before);
+    const int64_t after = fake.device->calls(FakeCall::kFinish);
+    const std::vector<Request> few = {requests[1]};
+    expect_equal(run_all(*fake.engine, few), run_all(*cpu, few));
+    EXPECT_EQ(fake.device->calls(FakeCall::kFinish), after);
+  }
+}
+
 TEST(DeviceSteps, ARequestThatNeedsTheHostMakesRoomForItself) {
   auto cpu = load_or_fail(small_model(), small_options());
   Fake fake = fake_engine(small_options());
   ASSERT_NE(fake.engine, nullptr);
   std::vector<Request> requests = mixed_requests();
-  requests[2].sampling.repetition_penalty = 1.2f;
+  requests[2].sampling.typical_p = 0.9f;
   requests[9].sampling.logprobs = 2;
   expect_equal(run_all(*fake.engine, requests), run_all(*cpu, requests));
   requests = mixed_requests();

@@ -30,12 +30,10 @@ std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
   return ids;
 }
 
-// Whether a request's tokens come of its logits alone and in ways that a device knows.
+// Whether a request wants of its logits what a device does not know.
 bool needs_host_sampling(const SamplingParams& p) {
-  const bool reshapes = !p.logit_bias.empty() || p.repetition_penalty != 1.0f ||
-                        p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f ||
-                        p.dry_multiplier > 0.0f || p.typical_p < 1.0f || p.min_tokens > 0;
-  return reshapes || p.logprobs >= 0 || p.prompt_logprobs >= 0 || p.num_beams > 1;
+  return p.dry_multiplier > 0.0f || p.typical_p < 1.0f || p.logprobs >= 0 ||
+         p.prompt_logprobs >= 0 || p.num_beams > 1;
 }
 
 // A pooling request runs as one for a single token, whose row is that of the prompt's end; a mean
@@ -101,6 +99,7 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
   live->open = sampling.n;
   live->host_sampled = needs_host_sampling(sampling) || request.pooling != Pooling::kNone;
   live->request = std::move(request);
+  if (!live->host_sampled && options_.backend != nullptr) prepare_for_device(*live);
   return live;
 }
 
@@ -118,6 +117,10 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
   std::unique_ptr<LiveRequest> live = std::move(made).value();
   const std::lock_guard lock(mutex_);
   if (!healthy()) return internal_error("the engine is damaged and takes no more requests");
+  if (list_bytes_ + live->list_bytes > runner_->list_room()) {
+    live->host_sampled = true;
+    live->list_bytes = 0;
+  }
   live->id = next_id_;
   // The scheduler runs beams as one group, however many hypotheses are returned in the end.
   Request scheduled = live->request;
@@ -130,6 +133,7 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
   const RequestId id = live->id;
   const auto prompt_tokens = static_cast<int64_t>(live->request.prompt_ids.size());
   const bool host_sampled = live->host_sampled;
+  const size_t list_bytes = live->list_bytes;
   try {
     live->reached.resize(live->sequences.size());
     for (size_t i = 0; i < live->sequences.size(); ++i) {
@@ -144,6 +148,7 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
     return out_of_memory();
   }
   host_sampled_ += host_sampled ? 1 : 0;
+  list_bytes_ += list_bytes;
   ++metrics_.requests;
   metrics_.prompt_tokens += prompt_tokens;
   return id;
@@ -331,6 +336,7 @@ void Engine::deliver(std::unique_lock<std::mutex>& lock) {
       if (found == live_.end() || found->second->open > 0) continue;
       for (sched::SequenceId sequence : found->second->sequences) owners_.erase(sequence);
       host_sampled_ -= found->second->host_sampled ? 1 : 0;
+      list_bytes_ -= found->second->list_bytes;
       closed_.push_back(std::move(found->second));
       live_.erase(found);
     }

@@ -166,6 +166,7 @@ class Engine {
 
   // engine_ahead.cc: steps on a device, the next one planned while one runs.
   bool chooses_on_device() const;
+  void prepare_for_device(LiveRequest& live) const;
   bool step_ahead(std::unique_lock<std::mutex>& lock);
   Status take_off(const sched::StepPlan& plan, Flight* flight, std::unique_lock<std::mutex>& lock);
   Status launch(const sched::StepPlan& plan);
@@ -219,12 +220,13 @@ class Engine {
   std::vector<LiveRequest*> beam_groups_;
   std::vector<sampling::SamplerScratch> sampler_scratch_;  // one a thread
   std::vector<sched::SampledToken> sampled_;
-  std::vector<ops::SampleRow> requests_;
+  std::vector<runtime::SampleRequest> requests_;
   Flight flight_;       // the step under way, where there is one
   Flight next_flight_;  // the one queued behind it
   bool in_flight_ = false;
   const sched::StepPlan* plan_ahead_ = nullptr;  // the scheduler's, of the step queued last
   int64_t host_sampled_ = 0;  // live requests whose tokens are chosen on the host
+  size_t list_bytes_ = 0;     // of a step's inputs that live requests hold
   std::vector<TokenEvent> events_;
   bool cancel_asked_ = false;  // some live request is `cancelled`
   // Where deliver() works; they have room before a step begins.

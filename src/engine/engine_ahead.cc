@@ -1,6 +1,7 @@
 // Steps on a device that chooses the tokens itself: while one runs the next is planned and queued
 // behind it, and ids arrive a step late (docs/decisions/0013-steps-ahead.md). Everything here runs
 // under the engine's lock but launching and waiting.
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -94,20 +95,63 @@ Status Engine::launch(const sched::StepPlan& plan) {
   }
 }
 
+// What a device reads of a request beside its numbers. A token that is biased twice is left to the
+// host, which adds one bias after the other.
+void Engine::prepare_for_device(LiveRequest& live) const {
+  const SamplingParams& params = live.request.sampling;
+  for (const auto& [token, bias] : params.logit_bias) live.biases.push_back({token, bias});
+  std::ranges::sort(live.biases, {}, &kernels::TokenBias::token);
+  if (std::ranges::adjacent_find(live.biases, {}, &kernels::TokenBias::token) !=
+      live.biases.end()) {
+    live.host_sampled = true;
+    return;
+  }
+  const bool penalised = params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
+                         params.frequency_penalty != 0.0f;
+  int64_t distinct = 0;
+  if (penalised) {
+    distinct = std::min({std::ssize(live.request.prompt_ids) + int64_t{params.max_tokens},
+                         int64_t{options_.max_model_len}, int64_t{config().vocab_size}});
+    for (Completion& completion : live.completions)
+      completion.history.emplace(static_cast<int32_t>(distinct));
+  }
+  const size_t suppressed = params.min_tokens > 0 ? live.stop_ids.size() : 0;
+  if (!live.biases.empty() || suppressed > 0 || penalised) {
+    live.list_bytes =
+        live.completions.size() * runtime::SampleRequest::list_bytes(live.biases.size(), suppressed,
+                                                                     static_cast<size_t>(distinct));
+  }
+}
+
 void Engine::request_token(const sched::SequenceStep& step) {
-  const LiveRequest* live = owner_of(step.sequence);
-  ops::SampleRow& row = requests_.emplace_back();
+  LiveRequest* live = owner_of(step.sequence);
+  runtime::SampleRequest& request = requests_.emplace_back();
+  ops::SampleRow& row = request.row;
   row.active = live != nullptr;
   if (live == nullptr) return;
   const SamplingParams& params = live->request.sampling;
+  const int32_t index = completion_index(*live, step.sequence);
+  const auto size = static_cast<size_t>(step.first_position) + step.tokens.size();
+  const auto prompt = static_cast<size_t>(scheduler_->prompt_length(step.sequence));
   row.temperature = params.temperature;
   row.top_k = params.top_k;
   row.top_p = params.top_p;
   row.min_scaled = kernels::min_p_bound(params.min_p);
+  row.repetition = params.repetition_penalty;
+  row.presence = params.presence_penalty;
+  row.frequency = params.frequency_penalty;
   row.seed = live->seed;
-  row.sequence = static_cast<uint32_t>(completion_index(*live, step.sequence));
-  row.position =
-      static_cast<uint32_t>(step.first_position) + static_cast<uint32_t>(step.tokens.size());
+  row.sequence = static_cast<uint32_t>(index);
+  row.position = static_cast<uint32_t>(size);
+  request.biases = live->biases;
+  if (size - prompt < static_cast<size_t>(params.min_tokens)) request.suppressed = live->stop_ids;
+  Completion& completion = live->completions[static_cast<size_t>(index)];
+  if (!completion.history) return;
+  // An output token that this step computes may be pending: the device knows it.
+  request.counts_input = size > prompt;
+  completion.history->extend(scheduler_->tokens(step.sequence),
+                             request.counts_input ? size - 1 : size, prompt);
+  request.history = completion.history->counts();
 }
 
 // The ids of the step that ran, into sampled_.
@@ -116,8 +160,10 @@ void Engine::land(const runtime::SampledTokens& arrived) {
     LiveRequest* live = owner_of(flight_.sampled[i]);
     if (live == nullptr || live->open == 0) continue;
     if (arrived.states[i] != ops::SampleState::kSampled) {
-      fail_request(*live, damaged_logits(internal_error(
-                              "the model's logits hold NaN or infinity, or are all -infinity")));
+      const char* why = arrived.states[i] == ops::SampleState::kNothingLeft
+                            ? "logit bias and suppressed tokens leave no token to choose from"
+                            : "the model's logits hold NaN or infinity, or are all -infinity";
+      fail_request(*live, damaged_logits(internal_error(why)));
       continue;
     }
     sampled_.push_back({flight_.sampled[i], arrived.tokens[i]});

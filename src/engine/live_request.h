@@ -8,6 +8,7 @@
 
 #include "engine/stop_text.h"
 #include "engine/timeline.h"
+#include "engine/token_history.h"
 #include "pelton/request.h"
 #include "sampling/beam_search.h"
 #include "sampling/sampler.h"
@@ -23,6 +24,7 @@ struct Completion {
   StopText text;
   std::vector<TokenLogprobs> logprobs;  // of tokens chosen in the current step
   Usage usage;
+  std::optional<TokenHistory> history;  // for penalties on a device
   bool ended = false;
 };
 
@@ -49,6 +51,8 @@ struct LiveRequest {
   int32_t open = 0;               // completions without their last event
   bool cancelled = false;         // asked for; the next step ends it
   bool host_sampled = false;      // needs logits on the host
+  std::vector<kernels::TokenBias> biases;  // for a device
+  size_t list_bytes = 0;                   // of a step's inputs, held for its lists while it lives
   std::function<void(const TokenEvent&)> sink;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/batch_builder.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace pelton::runtime {
 
@@ -24,7 +25,17 @@ size_t BatchBuilder::lay_out(const BatchLimits& limits, bool with_tables, std::b
   const auto blocks = static_cast<size_t>(
       (int64_t{limits.max_model_len} + limits.block_tokens - 1) / limits.block_tokens);
   place(arrays->tables, with_tables ? sequences * blocks : 0);
+  place(arrays->lists, with_tables ? list_bytes(limits) : 0);
   return used;
+}
+
+size_t BatchBuilder::list_bytes(const BatchLimits& limits) {
+  // Room for a few sequences of full length, and for many of usual ones.
+  constexpr size_t kMost = size_t{8} << 20;
+  constexpr size_t kShortLists = 4096;
+  const size_t one =
+      SampleRequest::list_bytes(0, 0, static_cast<size_t>(limits.max_model_len)) + kShortLists;
+  return std::max(one, std::min(kMost, static_cast<size_t>(limits.max_sequences) * one));
 }
 
 size_t BatchBuilder::storage_bytes(const BatchLimits& limits) {
@@ -89,9 +100,14 @@ nn::StepBatch BatchBuilder::build(const sched::StepPlan& plan) {
 }
 
 nn::StepBatch BatchBuilder::batch() {
+  constexpr size_t kTablesAlignment = 2;
   Arrays& a = arrays_;
+  const size_t tables =
+      (a.tables.size + kTablesAlignment - 1) / kTablesAlignment * kTablesAlignment;
   used_bytes_ = static_cast<size_t>(reinterpret_cast<std::byte*>(a.tables.data + a.tables.size) -
                                     reinterpret_cast<std::byte*>(a.token_ids.data));
+  a.lists.data = reinterpret_cast<std::byte*>(a.tables.data + tables);
+  a.lists.size = 0;
   return {a.token_ids.span(), a.positions.span(), a.slots.span(), a.slices.span(),
           a.logit_rows.span()};
 }
@@ -114,11 +130,40 @@ void BatchBuilder::take_sampled(int32_t row, int32_t sampled_row) {
   arrays_.token_ids.data[row] = -1 - sampled_row;
 }
 
-std::span<const ops::SampleRow> BatchBuilder::put_requests(
-    std::span<const ops::SampleRow> requests) {
+// A list's address on the device; null of an empty one.
+template <typename T>
+const T* BatchBuilder::put_list(std::span<const T> list, ptrdiff_t shift) {
+  if (list.empty()) return nullptr;
+  Array<std::byte>& lists = arrays_.lists;
+  check(list.size_bytes() <= lists.capacity - lists.size, "a step is larger than its limits");
+  std::byte* place = lists.data + lists.size;
+  std::memcpy(place, list.data(), list.size_bytes());
+  lists.size += (list.size_bytes() + alignof(int64_t) - 1) / alignof(int64_t) * alignof(int64_t);
+  used_bytes_ = static_cast<size_t>(lists.data + lists.size -
+                                    reinterpret_cast<std::byte*>(arrays_.token_ids.data));
+  return reinterpret_cast<const T*>(place + shift);
+}
+
+std::span<const ops::SampleRow> BatchBuilder::put_requests(std::span<const SampleRequest> requests,
+                                                           ptrdiff_t shift) {
   Arrays& a = arrays_;
   check(requests.size() <= a.logit_rows.size, "more requests than rows of logits");
-  for (const ops::SampleRow& request : requests) a.requests.push_back(request);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const SampleRequest& request = requests[i];
+    ops::SampleRow row = request.row;
+    row.biases = put_list(request.biases, shift);
+    row.num_biases = static_cast<int32_t>(request.biases.size());
+    row.suppressed = put_list(request.suppressed, shift);
+    row.num_suppressed = static_cast<int32_t>(request.suppressed.size());
+    row.history = put_list(request.history, shift);
+    row.history_size = static_cast<int32_t>(request.history.size());
+    if (request.counts_input) {
+      const auto* input =
+          reinterpret_cast<const std::byte*>(a.token_ids.data + a.logit_rows.data[i]);
+      row.newest = reinterpret_cast<const int32_t*>(input + shift);
+    }
+    a.requests.push_back(row);
+  }
   while (a.requests.size < a.logit_rows.size) a.requests.push_back({.active = false});
   return a.requests.span();
 }

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "nn/step_batch.h"
-#include "ops/sample.h"
+#include "runtime/sample_request.h"
 #include "sched/step_plan.h"
 
 namespace pelton::runtime {
@@ -30,6 +30,8 @@ class BatchBuilder {
   // aligned), which must outlive the builder: it is sent to a device as a whole.
   BatchBuilder(const BatchLimits& limits, std::span<std::byte> storage);
   static size_t storage_bytes(const BatchLimits& limits);
+  // Of which so many bytes are for the lists of one step's requests (SampleRequest::list_bytes).
+  static size_t list_bytes(const BatchLimits& limits);
 
   // Valid until the next call; refers to the plan's block tables, which must live as long (unless
   // storage was given).
@@ -40,8 +42,10 @@ class BatchBuilder {
   // Names the token that `row` of the batch takes: what the last step sampled in its row
   // `sampled_row`.
   void take_sampled(int32_t row, int32_t sampled_row);
-  // Puts what the rows of logits ask for beside the batch; rows of padding ask for nothing.
-  std::span<const ops::SampleRow> put_requests(std::span<const ops::SampleRow> requests);
+  // Puts what the rows of logits ask for beside the batch; rows of padding ask for nothing. Lists
+  // are named by their addresses on the device, `shift` bytes from those in the storage.
+  std::span<const ops::SampleRow> put_requests(std::span<const SampleRequest> requests,
+                                               ptrdiff_t shift);
   // Bytes of the storage that the last batch uses.
   size_t used_bytes() const { return used_bytes_; }
 
@@ -74,13 +78,16 @@ class BatchBuilder {
     Array<int32_t> logit_rows;
     Array<kernels::SequenceSlice> slices;
     Array<ops::SampleRow> requests;
-    Array<int32_t> tables;  // last: only its used part is sent
+    Array<int32_t> tables;   // of the rest only the used part is sent
+    Array<std::byte> lists;  // moves up to the end of the tables' used part
   };
   // Lays the arrays out from `base` (null: sizes only) and returns the bytes they take.
   static size_t lay_out(const BatchLimits& limits, bool with_tables, std::byte* base,
                         Arrays* arrays);
   const int32_t* table_of(const sched::SequenceStep& step);
   nn::StepBatch batch();
+  template <typename T>
+  const T* put_list(std::span<const T> list, ptrdiff_t shift);
 
   BatchLimits limits_;
   bool copies_tables_;

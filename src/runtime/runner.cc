@@ -161,7 +161,7 @@ bool Runner::samples_on_device() const {
          ops::can_sample(options_.backend->kernels(), model_.config().vocab_size);
 }
 
-Status Runner::launch(const sched::StepPlan& plan, std::span<const ops::SampleRow> requests) {
+Status Runner::launch(const sched::StepPlan& plan, std::span<const SampleRequest> requests) {
   check(samples_on_device() && under_way_ < kMostUnderWay, "no step can be launched");
   device::Stream& stream = options_.backend->stream();
   if (timing_) {
@@ -177,7 +177,8 @@ Status Runner::launch(const sched::StepPlan& plan, std::span<const ops::SampleRo
   const bool decodes = rows == std::ssize(plan.sequences) && rows == std::ssize(requests);
   const int32_t bucket = decodes ? graphs_.bucket(rows) : 0;
   if (bucket > 0) batch = builder_.pad(bucket);
-  const std::span<const ops::SampleRow> asked = builder_.put_requests(requests);
+  const std::span<const ops::SampleRow> asked =
+      builder_.put_requests(requests, device_.inputs.shift());
   if (Status s = device_.inputs.upload(stream, builder_.used_bytes()); !s.ok()) return s;
   const auto queue = [&] { return queue_sampled(batch, asked); };
   if (Status s = bucket > 0 ? graphs_.run(bucket, stream, queue) : queue(); !s.ok()) return s;

@@ -66,10 +66,12 @@ class Runner {
 
   // Whether launch() may be used: on a device that samples, with nobody looking at intermediates.
   bool samples_on_device() const;
+  // What the lists of one step's requests may take in all (SampleRequest::list_bytes).
+  size_t list_room() const { return BatchBuilder::list_bytes(batch_limits(options_.shape)); }
   // Queues a step and the choice of its tokens and returns. `requests`: one for each sampling
   // sequence; none has all_logits. Tokens that are pending in the plan are those that the step
   // launched before chose. At most two steps are under way. Left by an exception: recover().
-  Status launch(const sched::StepPlan& plan, std::span<const ops::SampleRow> requests);
+  Status launch(const sched::StepPlan& plan, std::span<const SampleRequest> requests);
   // After launch() was left by an exception: whether it was only that the step cannot be captured,
   // so that launching it again may do.
   bool recover();

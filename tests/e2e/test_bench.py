@@ -1,5 +1,7 @@
 """`pelton bench`: which rows it gives and what stands in them; never how fast."""
 
+import json
+
 import pytest
 from support import RUNNEL, refused
 
@@ -61,8 +63,32 @@ def test_table_has_a_line_a_row(pelton):
     assert "pp16" in lines[2] and "%" in lines[2]
 
 
+def test_rows_are_asked_for_by_the_names_they_have(pelton):
+    names = ["tg4", "pp16@d16", "tg2_b3@d64", "pp2x24", "offline_8/3_r5", "pp12"]
+    rows = rows_of(pelton, RUNNEL, "--repeat", 2, "--rows", ",".join(names))
+    assert list(rows) == names
+
+
+def test_continuous_against_static_batching(pelton):
+    """Lengths, cache and requests are the same, so static batching takes more steps; how much time is not asked here."""
+    rows = rows_of(pelton, RUNNEL, "--rows", "batching_8/12_r70", "--repeat", 1)
+    assert list(rows) == ["batching_8/12_r70 continuous", "batching_8/12_r70 static"]
+    continuous, static = rows.values()
+    assert continuous["gain"] == pytest.approx(continuous["value"] / static["value"])
+    assert "gain" not in static
+
+
+def test_a_line_of_json_for_each_row(pelton):
+    outcome = pelton("bench", RUNNEL, "--json-lines", "--repeat", 1, "--rows", "tg4,pp16")
+    assert outcome.code == 0, outcome.err
+    head, *rows = (json.loads(line) for line in outcome.out.splitlines())
+    assert head["schema"] == "pelton.bench.1" and head["rows"] == [] and head["roofline"]["read_bytes_per_second"] > 0
+    assert [row["name"] for row in rows] == ["tg4", "pp16"]
+
+
 @pytest.mark.parametrize(("arguments", "word"), [
-    (("--rows", "speed"), "--rows"), (("--rows", "offline"), "--prompts"), (("-p", 0), "-p"), (("-n", -1), "-n"),
+    (("--rows", "speed"), "--rows"), (("--rows", "tg128_b8@"), "tg128_b8@"), (("--rows", "tg0"), "tg0"),
+    (("--rows", "batching_8"), "batching_8"), (("--prefill", "8"), "--prefill"), (("--offline", "8x8"), "--offline"), (("--rows", "offline"), "--prompts"), (("-p", 0), "-p"), (("-n", -1), "-n"),
     (("--batch", "0"), "--batch"), (("--repeat", 0), "--repeat"), (("--depth", -1), "--depth"),
 ])  # fmt: skip
 def test_what_cannot_be_measured_is_refused(pelton, arguments, word):

@@ -115,3 +115,13 @@ def test_the_beginning_of_a_models_name_is_enough(pelton, shelf, command):
         assert outcome.code == 0, outcome.err
     refused(pelton(command, "beta", *rest, env=shelf), "beta-1b.gguf", "beta-2b.gguf")
     refused(pelton(command, "alp", *rest, env=shelf), "alp", "no such file")
+
+
+def test_a_machine_without_a_gpu_says_so_and_its_processor_works(pelton):
+    on_gpu = pelton("run", RUNNEL, *RUN, "--device", "cuda")
+    if on_gpu.code != 0:
+        refused(on_gpu, *(("no CUDA backend",) if "no CUDA" in on_gpu.err else ("NVIDIA",)))
+    on_cpu = pelton("run", RUNNEL, *RUN, "--device", "cpu")
+    assert on_cpu.code == 0 and on_cpu.out, on_cpu.err
+    planned = pelton("plan", "--shape", "llama-3.1-8b", "--device", "cuda", "--json")
+    assert planned.code == 0, planned.err

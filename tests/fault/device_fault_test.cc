@@ -2,6 +2,7 @@
 // the CPU does, takes what was planned and no more, and goes wrong at every call in every way.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -204,6 +205,92 @@ TEST_P(DeviceFaultTest, AnyCallMayGoWrong) {
     EXPECT_FALSE(answer(**engine, 1).error.ok()) << k;
   }
   EXPECT_EQ(damaged > 0, GetParam() == FakeFault::kCorrupt);
+}
+
+// What is asked for while steps run ahead of one another: greedy, drawn, and with penalties over a
+// token that is not known yet; or, with `on_host`, one whose logits come to the host.
+std::vector<Request> company(bool on_host) {
+  std::vector<Request> requests(3);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].prompt_ids = {1, 20, static_cast<int32_t>(300 + i)};
+    SamplingParams& params = requests[i].sampling;
+    params.max_tokens = static_cast<int32_t>(4 + 3 * i);
+    params.temperature = i == 0 ? 0.0f : 0.8f;
+    params.seed = i;
+    params.ignore_eos = true;
+  }
+  requests[2].sampling.repetition_penalty = 1.2f;
+  if (on_host) requests[1].sampling.logprobs = 1;
+  return requests;
+}
+
+std::vector<Ending> run_company(engine::Engine& engine, bool on_host) {
+  const std::vector<Request> requests = company(on_host);
+  std::vector<Ending> endings(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto id = engine.submit(requests[i], [&endings, i](const TokenEvent& event) {
+      endings[i].ids.insert(endings[i].ids.end(), event.tokens.begin(), event.tokens.end());
+      if (event.finish == FinishReason::kNone) return;
+      ++endings[i].times;
+      endings[i].error = event.error;
+    });
+    EXPECT_TRUE(id.ok()) << id.status().to_string();
+  }
+  engine.run_until_idle();
+  return endings;
+}
+
+// One fault at call `k` after loading. The company is larger than two sequences that run at once.
+void fault_in_company(bool on_host, FakeFault fault, int64_t k, const std::vector<Ending>& whole) {
+  const Fake fake = fake_options();
+  auto engine = load(fake.options);
+  ASSERT_TRUE(engine.ok());
+  fake.device->inject(fake.device->calls() + k, fault);
+  const std::vector<Ending> got = run_company(**engine, on_host);
+  int failed = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].times, 1) << k << ' ' << i;
+    const bool error = !got[i].error.ok();
+    failed += error ? 1 : 0;
+    ASSERT_LE(got[i].ids.size(), whole[i].ids.size());
+    if (!error) {
+      EXPECT_EQ(got[i].ids, whole[i].ids) << k << ' ' << i;
+    }
+    if (error && fault != FakeFault::kCorrupt) {
+      EXPECT_NE(got[i].error.message().find("fake device"), std::string::npos)
+          << k << ' ' << got[i].error.to_string();
+    }
+  }
+  EXPECT_EQ((*engine)->healthy(), fault == FakeFault::kCorrupt) << k;
+  if (fault != FakeFault::kCorrupt) {
+    EXPECT_GT(failed, 0) << k;
+    EXPECT_FALSE(answer(**engine, 1).error.ok()) << k;
+  }
+  const engine::EngineMetrics m = (*engine)->metrics();
+  EXPECT_EQ(m.requests, m.finished + m.failed) << k;
+  EXPECT_EQ(m.scheduler.free_blocks, m.scheduler.total_blocks) << k;
+  EXPECT_EQ(fake.device->misuse(), "") << k;
+}
+
+TEST_P(DeviceFaultTest, AnyCallOfStepsInCompanyMayGoWrong) {
+  for (const bool on_host : {false, true}) {
+    int64_t calls = 0;
+    std::vector<Ending> whole;
+    {
+      const Fake fake = fake_options();
+      auto engine = load(fake.options);
+      ASSERT_TRUE(engine.ok());
+      const int64_t loading = fake.device->calls();
+      whole = run_company(**engine, on_host);
+      calls = fake.device->calls() - loading;
+      EXPECT_EQ((*engine)->metrics().graph_replays > 0, !on_host);
+    }
+    const int64_t stride = std::getenv("PELTON_LONG_TESTS") != nullptr ? 1 : 17;
+    // Of a replayed step every call.
+    constexpr int64_t kLast = 24;
+    for (int64_t k = 0; k < calls; k += k < calls - kLast ? std::min(stride, calls - kLast - k) : 1)
+      fault_in_company(on_host, GetParam(), k, whole);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "device/cuda/cuda_status.h"
 #include "device/cuda/cuda_stream.h"
+#include "device/requirements.h"
 
 namespace pelton::device {
 namespace {
@@ -76,19 +77,13 @@ class CudaDevice final : public Device {
 };
 
 Status no_device(cudaError_t error) {
-  int driver = 0;
-  int runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
+  DriverVersions versions;
+  cudaDriverGetVersion(&versions.driver);
+  cudaRuntimeGetVersion(&versions.runtime);
   cudaGetLastError();
-  if (error == cudaErrorInsufficientDriver && driver != 0) {
-    return unsupported(
-        fmt::format("the NVIDIA driver is too old: it knows CUDA {}.{}, this build needs {}.{}",
-                    driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10));
-  }
-  if (driver == 0) return unsupported("no NVIDIA driver on this machine");
-  if (error == cudaSuccess || error == cudaErrorNoDevice)
-    return unsupported("no NVIDIA GPU is visible on this machine");
+  versions.refused = error == cudaErrorInsufficientDriver;
+  const bool none = error == cudaSuccess || error == cudaErrorNoDevice;
+  if (versions.refused || none || versions.driver == 0) return explain_no_device(versions);
   return cuda_status(error, "looking for GPUs");
 }
 
@@ -123,10 +118,7 @@ Result<std::unique_ptr<Device>> open_cuda(const CudaOptions& options) {
   }
   Result<Caps> caps = read_caps(options.index);
   if (!caps.ok()) return caps.status();
-  if (!caps->is_hopper()) {
-    return unsupported(fmt::format("{} has compute capability {}.{}; this build runs on 9.0",
-                                   caps->name, caps->compute_major, caps->compute_minor));
-  }
+  if (Status s = check_runs_on(*caps); !s.ok()) return s;
   auto device = std::make_unique<CudaDevice>(std::move(*caps), options.index, options.patience);
   // Sets up the context now, so that a GPU that is taken or broken is told at start.
   if (auto memory = device->memory(); !memory.ok()) return memory.status();
