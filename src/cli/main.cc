@@ -380,8 +380,10 @@ void add_vllm_options(CLI::App* app, ServeOptions* options) {
   app->add_option("--tensor-parallel-size", options->tensor_parallel_size, "1");
   app->add_option("--dtype", options->dtype, "as the weights are; read and left alone");
   app->add_option("--gpu-memory-utilization", options->gpu_memory_utilization,
-                  "of no meaning on a CPU: see --memory");
-  app->add_flag("--enforce-eager", options->enforce_eager, "always so on a CPU");
+                  "share of a GPU's free memory that may be taken; for a CPU see --memory")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  app->add_flag("--enforce-eager", options->enforce_eager, "on a GPU: no captured steps");
   app->add_flag("--disable-log-requests", options->disable_log_requests,
                 "always so without --request-log");
   // Read, told in one line, and left alone: they choose among things that are one here.
@@ -430,6 +432,7 @@ Command add_serve(CLI::App& program) {
       "  pelton serve model.gguf --self-test");
   // An option too, so that a configuration file can name the model.
   add_common(app, &options->common, "--model,MODEL");
+  add_shape(app, &options->common);
   app->fallthrough();  // --config may follow the command
   app->add_option("--host", options->host, "address to listen on")->capture_default_str();
   app->add_option("--port", options->port, "0 = any free one")

@@ -76,7 +76,14 @@ Result<engine::EngineOptions> serving_options(const ServeOptions& options,
   engine->max_waiting = std::max(engine->max_waiting, options.max_queue);
   if (options.common.max_model_len == 0)
     engine->max_model_len = files.config().max_position_embeddings;
-  if (options.common.memory.empty()) engine->memory_limit = machine_memory().available / 10 * 9;
+  if (engine->cuda) {
+    // A step of many sequences costs a GPU little more than one of few.
+    if (options.common.max_num_seqs == 0) engine->max_num_seqs = 256;
+    if (options.common.max_num_batched_tokens == 0) engine->max_num_batched_tokens = 8192;
+    engine->gpu_memory_utilization = options.gpu_memory_utilization;
+  } else if (options.common.memory.empty()) {
+    engine->memory_limit = machine_memory().available / 10 * 9;
+  }
   return engine;
 }
 

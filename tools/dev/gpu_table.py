@@ -10,8 +10,11 @@ of bench/cuda wrote in the same run. LIST names rows or beginnings of names, sep
 holds all of it. Exit status 1 where a row could not be measured; a goal missed is shown, not an error."""
 
 import argparse
+import contextlib
 import json
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -62,11 +65,12 @@ SESSIONS = {
 
 class Row:
     """One line of the table. Measured: `source` names bench's row of `session`, `field` what is taken of it and
-    scale(value) turns it into `unit`. Else compute(sources) gives the value from other rows and from kernels."""
+    scale(value) turns it into `unit`. Else compute(value, kernels) gives it from other rows and from kernels, or
+    measure(pelton) in a way of its own."""
 
-    def __init__(self, name, unit="tok/s", *, session=None, source=None, field="value", scale=None, compute=None, better=LARGE,
-                 anchor=None, wanted=None, goal=None, goal_percent=None):
-        self.name, self.unit, self.session, self.source, self.field = name, unit, session, source, field
+    def __init__(self, name, unit="tok/s", *, session=None, source=None, field="value", scale=None, compute=None, measure=None,
+                 better=LARGE, anchor=None, wanted=None, goal=None, goal_percent=None):
+        self.name, self.unit, self.session, self.source, self.field, self.measure = name, unit, session, source, field, measure
         self.scale, self.compute, self.better = scale or (lambda value: value), compute, better
         self.anchor, self.wanted, self.goal, self.goal_percent = anchor, wanted, goal, goal_percent
 
@@ -145,6 +149,48 @@ def batching_rows():
     yield Row("batching 8b bf16 static", session="8b batching", source=f"{source} static")
 
 
+@contextlib.contextmanager
+def serving(pelton, *arguments):
+    """The URL of `pelton serve` on a port of its own."""
+    process = subprocess.Popen([pelton, "serve", "--port", "0", *arguments], stderr=subprocess.PIPE, text=True)
+    killer = threading.Timer(SECONDS, process.kill)
+    killer.start()
+    try:
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            found = re.search(r"http://127\.0\.0\.1:\d+", line)
+            if found:
+                threading.Thread(target=process.stderr.read, daemon=True).start()
+                yield found.group()
+                return
+        raise ValueError(f"pelton serve: {''.join(lines)[-300:]}")
+    finally:
+        killer.cancel()
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def over_http(pelton):
+    """Generated tokens a second of 64 streams through HTTP, over those of as many without it."""
+    requests, streams, tokens = 192, "64", 256
+    model = ("--shape", EIGHT, "--device", "cuda", "--max-num-seqs", streams, "--max-model-len", "1024")
+    with serving(pelton, *model, "--no-enable-prefix-caching") as url:
+        command = [pelton, "bench-serve", "--url", url, "--json", "--num-prompts", str(requests), "--max-concurrency", streams,
+                   "--input-len", str(tokens), "--output-len", str(tokens), "--token-ids", "1000-40000", "--ignore-eos",
+                   "--temperature", "0", "--num-warmups", "8"]
+        served = json.loads("".join(lines_of(command, SECONDS)))
+    if served["requests"]["failed"]:
+        raise ValueError(f"bench-serve: {served['requests']}")
+    through = next(row["value"] for row in served["rows"] if row["name"] == "output_throughput")
+    command = [pelton, "bench", *model, "--json", "--repeat", "2", "--rows", f"offline_{tokens}/{tokens}_r{requests}"]
+    return through / json.loads("".join(lines_of(command, SECONDS)))["rows"][0]["value"]
+
+
+def http_rows():
+    yield Row("http over offline 8b bf16 64 streams", "x", measure=over_http, wanted=0.97)
+
+
 class Kernels:
     """Rows of the kernels' runner."""
 
@@ -212,7 +258,7 @@ def kernel_rows():
 
 def table():
     return [*single_rows(), *step_rows(), *prompt_rows(), *offline_rows(), *host_rows(), *slope_rows(), *invariant_rows(),
-            *batching_rows(), *kernel_rows()]
+            *http_rows(), *batching_rows(), *kernel_rows()]
 
 
 def chosen(rows, names):
@@ -328,6 +374,13 @@ def run_rows(pelton, rows, keeper):
         missing = [row for row in rows if row.session == session and row.name not in keeper.results]
         if missing:
             run_session(pelton, session, missing, keeper)
+    for row in rows:
+        if row.measure is None or row.name in keeper.results:
+            continue
+        try:
+            keeper.keep(row, row.measure(pelton))
+        except (KeyError, ValueError, StopIteration, subprocess.SubprocessError) as error:
+            keeper.fail(row.name, error)
     for row in rows:
         if row.compute is None or row.name in keeper.results:
             continue
