@@ -9,6 +9,7 @@
 #include "bench_lib/rows.h"
 #include "bench_lib/speed.h"
 #include "device/testing/fake_device.h"
+#include "kernels/ref/device_kernels.h"
 
 namespace pelton::bench_lib {
 namespace {
@@ -37,16 +38,18 @@ TEST(Roofline, MeasuresSomething) {
 }
 
 TEST(Roofline, OfADeviceCountsBytesReadAndWritten) {
-  device::FakeDevice device(size_t{8} << 20);  // whose events are a millisecond apart
-  auto stream = device.create_stream();
-  ASSERT_TRUE(stream.ok());
-  const auto roofline = measure_device_roofline(device, **stream);
+  auto made = std::make_unique<device::FakeDevice>(size_t{8} << 20);  // events a millisecond apart
+  device::FakeDevice& device = *made;
+  const auto backend = runtime::Backend::create(std::move(made), kernels::ref::device_kernels());
+  ASSERT_TRUE(backend.ok());
+  const size_t live = device.live_bytes();
+  const auto roofline = measure_device_roofline(**backend);
   ASSERT_TRUE(roofline.ok()) << roofline.status().to_string();
   EXPECT_DOUBLE_EQ(roofline->read_bytes_per_second, 2.0 * (1 << 20) * 1e3);
-  EXPECT_EQ(device.live_bytes(), 0u);
+  EXPECT_EQ(device.live_bytes(), live);
   EXPECT_EQ(device.misuse(), "");
   device.inject(device.calls(), device::FakeFault::kError);
-  EXPECT_FALSE(measure_device_roofline(device, **stream).ok());
+  EXPECT_FALSE(measure_device_roofline(**backend).ok());
 }
 
 TEST(Bound, DecodeIsBoundByMemoryUntilTheBatchIsLarge) {

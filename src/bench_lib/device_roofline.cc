@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "bench_lib/roofline.h"
+#include "ops/step_context.h"
 
 namespace pelton::bench_lib {
 namespace {
@@ -22,12 +23,15 @@ class Loan {
 
 }  // namespace
 
-Result<Roofline> measure_device_roofline(device::Device& device, device::Stream& stream) {
+Result<Roofline> measure_device_roofline(const runtime::Backend& backend) {
+  device::Device& device = backend.device();
+  device::Stream& stream = backend.stream();
   constexpr size_t kMost = size_t{2} << 30;
+  constexpr size_t kUnit = 256;
   constexpr int kPasses = 8;
   const auto info = device.memory();
   if (!info.ok()) return info.status();
-  const size_t bytes = std::min(kMost, info->free / 4) / 2;
+  const size_t bytes = std::min(kMost, info->free / 4) / 2 / kUnit * kUnit;
   const auto memory = device.allocate(2 * bytes);
   if (!memory.ok()) return memory.status();
   const Loan loan(device, *memory);
@@ -42,7 +46,10 @@ Result<Roofline> measure_device_roofline(device::Device& device, device::Stream&
   for (size_t i = 0; i < marks.size(); ++i) {
     if (Status s = stream.record(*marks[i]); !s.ok()) return s;
     if (i + 1 == marks.size()) break;
-    if (Status s = stream.copy_within(source + bytes, source, bytes); !s.ok()) return s;
+    if (Status s = ops::copy_within(backend.kernels(), stream, source + bytes, source, bytes);
+        !s.ok()) {
+      return s;
+    }
   }
   if (Status s = stream.finish(); !s.ok()) return s;
   Roofline roofline;

@@ -7,7 +7,7 @@
 #include "base/cpu_features.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "device/device.h"
+#include "runtime/backend.h"
 
 namespace pelton::bench_lib {
 
@@ -26,7 +26,7 @@ Roofline measure_roofline(ThreadPool& pool, IsaLevel isa, const RooflineOptions&
 
 // Of a device: the bandwidth of its best copy, bytes read and written counted together.
 // int8_ops_per_second is 0: not measured. kResourceExhausted where its memory is full.
-Result<Roofline> measure_device_roofline(device::Device& device, device::Stream& stream);
+Result<Roofline> measure_device_roofline(const runtime::Backend& backend);
 
 // Size of the largest cache that this processor reports; 0 when unknown.
 size_t last_level_cache_bytes();

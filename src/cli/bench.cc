@@ -230,8 +230,7 @@ std::string table_row(const bench_lib::SpeedRow& row) {
 
 Result<bench_lib::Roofline> roofline_of(engine::Engine& engine) {
   const auto& backend = engine.options().backend;
-  if (backend != nullptr)
-    return bench_lib::measure_device_roofline(backend->device(), backend->stream());
+  if (backend != nullptr) return bench_lib::measure_device_roofline(*backend);
   return bench_lib::measure_roofline(engine.pool(), engine.isa());
 }
 

@@ -33,6 +33,15 @@ Status random_weights(const kernels::DeviceKernels& kernels, device::Stream& str
   return kernels.random_weights(params, stream);
 }
 
+Status copy_within(const kernels::DeviceKernels& kernels, device::Stream& stream, void* target,
+                   const void* source, size_t bytes) {
+  if (kernels.copy == nullptr) return stream.copy_within(target, source, bytes);
+  return kernels.copy({.from = static_cast<const std::byte*>(source),
+                       .to = static_cast<std::byte*>(target),
+                       .bytes = static_cast<int64_t>(bytes)},
+                      stream);
+}
+
 void StepContext::show(std::string_view name, const Tensor& tensor) const {
   if (!sink->wants(layer, name)) return;
   if (device == nullptr) return sink->on_tensor(layer, name, tensor);

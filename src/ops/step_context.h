@@ -36,6 +36,10 @@ std::shared_ptr<kernels::cuda::CublasLt> open_cublaslt(std::span<const std::stri
                                                        std::string* why);
 // DeviceStep::zeroed's size for these kernels.
 size_t zeroed_bytes(const kernels::DeviceKernels& kernels);
+// Copies device memory by a kernel where there is one, as fast as its memory allows: 16-byte
+// aligned addresses, a multiple of 16 bytes.
+Status copy_within(const kernels::DeviceKernels& kernels, device::Stream& stream, void* target,
+                   const void* source, size_t bytes);
 
 // The device that a step runs on. Tensors, weights and pages are then in its memory, and the host
 // integers of the step (ids, positions, slots, slices, tables, rows) lie in `inputs`, which was

@@ -318,8 +318,8 @@ class Keeper:
     def keep_measured(self, row, measured, head):
         percent = measured.get("percent")
         if percent is not None and self.kernels is not None:
-            # bench copies with the driver; the kernels' own copy is the ceiling.
-            percent *= head["roofline"]["read_bytes_per_second"] / (self.kernels.copy_gbs * 1e9)
+            # Both copy; the better figure is the ceiling.
+            percent *= min(1.0, head["roofline"]["read_bytes_per_second"] / (self.kernels.copy_gbs * 1e9))
         self.keep(row, row.scale(measured[row.field]), percent, measured.get("spread"), head["machine"])
 
     def fail(self, name, why):

@@ -15,6 +15,7 @@ Status add(const AddParams& params, device::Stream& stream);
 Status gather_rows(const GatherParams& params, device::Stream& stream);
 Status embedding(const EmbeddingParams& params, device::Stream& stream);
 Status append(const AppendParams& params, device::Stream& stream);
+Status copy(const CopyParams& params, device::Stream& stream);
 Status take_tokens(const TakeTokensParams& params, device::Stream& stream);
 Status sample(const SampleParams& params, device::Stream& stream);
 Status prepare(const PrepareParams& params, device::Stream& stream);

@@ -265,6 +265,7 @@ const DeviceKernels& device_kernels() {
                                              .sample = sample,
                                              .prepare = prepare,
                                              .random_weights = random_weights,
+                                             .copy = copy,
                                              .zeroed_bytes = kZeroedBytes};
   return kKernels;
 }

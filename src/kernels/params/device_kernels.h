@@ -230,6 +230,12 @@ struct TakeTokensParams {
   int64_t rows = 0;
 };
 
+struct CopyParams {
+  const std::byte* from = nullptr;  // both 16-byte aligned, apart
+  std::byte* to = nullptr;
+  int64_t bytes = 0;  // a multiple of 16
+};
+
 template <typename Params>
 using Launch = Status (*)(const Params& params, device::Stream& stream);
 
@@ -252,6 +258,7 @@ struct DeviceKernels {
   Launch<PrepareParams> prepare = nullptr;
   // Null: there are no random weights on this device.
   Launch<RandomWeightsParams> random_weights = nullptr;
+  Launch<CopyParams> copy = nullptr;  // null: the device's own copy is as good
   // Memory that a stream's launches share and that each leaves zero.
   size_t zeroed_bytes = 0;
 };

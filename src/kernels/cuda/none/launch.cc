@@ -23,6 +23,7 @@ Status append(const AppendParams& /*params*/, device::Stream& /*stream*/) { retu
 Status take_tokens(const TakeTokensParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }
+Status copy(const CopyParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status sample(const SampleParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status prepare(const PrepareParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status random_weights(const RandomWeightsParams& /*params*/, device::Stream& /*stream*/) {
