@@ -100,9 +100,8 @@ Status Engine::launch(const sched::StepPlan& plan) {
 void Engine::prepare_for_device(LiveRequest& live) const {
   const SamplingParams& params = live.request.sampling;
   for (const auto& [token, bias] : params.logit_bias) live.biases.push_back({token, bias});
-  std::ranges::sort(live.biases, {}, &kernels::TokenBias::token);
-  if (std::ranges::adjacent_find(live.biases, {}, &kernels::TokenBias::token) !=
-      live.biases.end()) {
+  std::ranges::sort(live.biases, {}, &ops::TokenBias::token);
+  if (std::ranges::adjacent_find(live.biases, {}, &ops::TokenBias::token) != live.biases.end()) {
     live.host_sampled = true;
     return;
   }

@@ -47,12 +47,12 @@ struct LiveRequest {
   std::vector<TokenLogprobs> prompt_logprobs;  // filled as chunks run, moved into the first event
   std::vector<double> pooled;                  // of a pooling request: sum of the rows seen so far
   int32_t pooled_rows = 0;                     // those are the prompt's first so many
-  std::vector<int32_t> stop_ids;  // end ids and stop_token_ids: not chosen before min_tokens
-  int32_t open = 0;               // completions without their last event
-  bool cancelled = false;         // asked for; the next step ends it
-  bool host_sampled = false;      // needs logits on the host
-  std::vector<kernels::TokenBias> biases;  // for a device
-  size_t list_bytes = 0;                   // of a step's inputs, held for its lists while it lives
+  std::vector<int32_t> stop_ids;       // end ids and stop_token_ids: not chosen before min_tokens
+  int32_t open = 0;                    // completions without their last event
+  bool cancelled = false;              // asked for; the next step ends it
+  bool host_sampled = false;           // needs logits on the host
+  std::vector<ops::TokenBias> biases;  // for a device
+  size_t list_bytes = 0;               // of a step's inputs, held for its lists while it lives
   std::function<void(const TokenEvent&)> sink;
 };
 

@@ -13,25 +13,25 @@ TokenHistory::TokenHistory(int32_t tokens) {
   table_.resize(std::bit_ceil(2 * room));  // never more than half full
 }
 
-kernels::TokenCount& TokenHistory::count_of(int32_t token) {
+ops::TokenCount& TokenHistory::count_of(int32_t token) {
   constexpr uint32_t kGolden = 2654435769u;
   const size_t mask = table_.size() - 1;
   // The high bits of the product are the well mixed ones.
   size_t place = (uint64_t{static_cast<uint32_t>(token) * kGolden} * table_.size()) >> 32;
   while (table_[place] != 0) {
-    kernels::TokenCount& found = counts_[static_cast<size_t>(table_[place]) - 1];
+    ops::TokenCount& found = counts_[static_cast<size_t>(table_[place]) - 1];
     if (found.token == token) return found;
     place = (place + 1) & mask;
   }
   check(counts_.size() < counts_.capacity(), "a sequence is longer than its history has room for");
   table_[place] = static_cast<int32_t>(counts_.size()) + 1;
-  return counts_.emplace_back(kernels::TokenCount{token, 0});
+  return counts_.emplace_back(ops::TokenCount{token, 0});
 }
 
 void TokenHistory::extend(std::span<const int32_t> tokens, size_t until, size_t prompt_length) {
   check(until <= tokens.size(), "a history has no tokens beyond its sequence");
   for (; counted_ < until; ++counted_) {
-    kernels::TokenCount& count = count_of(tokens[counted_]);
+    ops::TokenCount& count = count_of(tokens[counted_]);
     count.outputs += counted_ >= prompt_length ? 1 : 0;
   }
 }

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/params/sampling.h"
+#include "ops/sample.h"
 
 namespace pelton::engine {
 
@@ -20,12 +20,12 @@ class TokenHistory {
   // those from `prompt_length` on are output. More than there is room for: a programmer error.
   void extend(std::span<const int32_t> tokens, size_t until, size_t prompt_length);
   // In order of first appearance; valid until the next extend().
-  std::span<const kernels::TokenCount> counts() const { return counts_; }
+  std::span<const ops::TokenCount> counts() const { return counts_; }
 
  private:
-  kernels::TokenCount& count_of(int32_t token);
+  ops::TokenCount& count_of(int32_t token);
 
-  std::vector<kernels::TokenCount> counts_;
+  std::vector<ops::TokenCount> counts_;
   std::vector<int32_t> table_;  // hashed: 1 + a token's place in counts_, or 0
   size_t counted_ = 0;
 };

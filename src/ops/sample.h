@@ -12,6 +12,8 @@ namespace pelton::ops {
 
 using kernels::SampleRow;
 using kernels::SampleState;
+using kernels::TokenBias;
+using kernels::TokenCount;
 
 // Whether these kernels choose tokens of such a vocabulary.
 bool can_sample(const kernels::DeviceKernels& kernels, int64_t vocab_size);
