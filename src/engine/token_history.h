@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/sample.h"
+#include "runtime/sample_request.h"
 
 namespace pelton::engine {
 
