@@ -12,7 +12,8 @@ namespace {
 constexpr int32_t kLongest = 6;  // in means
 constexpr int32_t kDefaultRequests = 200;
 
-engine::EngineOptions options_of(const engine::Engine& engine, const RowSpec& row, bool fixed) {
+engine::EngineOptions options_of(const engine::Engine& engine, const RowSpec& row) {
+  const bool fixed = row.kind == RowKind::kStatic;
   engine::EngineOptions options = engine.options();
   const int32_t most_at_once = options.cuda ? 256 : 64;
   options.max_num_seqs = fixed ? kBatchingReservations : most_at_once;
@@ -24,8 +25,8 @@ engine::EngineOptions options_of(const engine::Engine& engine, const RowSpec& ro
   return options;
 }
 
-Result<TimedLoad> run(engine::Engine& engine, const RowSpec& row, bool fixed) {
-  auto made = engine::Engine::create(engine.loaded(), options_of(engine, row, fixed));
+Result<TimedLoad> run(engine::Engine& engine, const RowSpec& row) {
+  auto made = engine::Engine::create(engine.loaded(), options_of(engine, row));
   if (!made.ok()) return made.status();
   const int32_t count = row.requests > 0 ? row.requests : kDefaultRequests;
   const std::vector<int32_t> lengths = batching_lengths(row, count);
@@ -53,15 +54,22 @@ std::vector<int32_t> batching_lengths(const RowSpec& row, int32_t requests) {
   return lengths;
 }
 
-Result<std::vector<SpeedRow>> batching_gain(engine::Engine& engine, const RowSpec& row) {
-  std::vector<SpeedRow> rows;
-  for (const bool fixed : {false, true}) {
-    const auto load = run(engine, row, fixed);
-    if (!load.ok()) return load.status();
-    rows.push_back(make_row(row_name(row) + (fixed ? " static" : " continuous"),
-                            static_cast<double>(load->generated_tokens), {load->seconds}, {}));
+Result<std::vector<SpeedRow>> batching_speed(engine::Engine& engine, const RowSpec& row) {
+  std::vector<RowSpec> parts = {row};
+  if (row.kind == RowKind::kBatching) {
+    parts.push_back(row);
+    parts.front().kind = RowKind::kContinuous;
+    parts.back().kind = RowKind::kStatic;
   }
-  rows.front().gain = rows.front().tokens_per_second / rows.back().tokens_per_second;
+  std::vector<SpeedRow> rows;
+  for (const RowSpec& part : parts) {
+    const auto load = run(engine, part);
+    if (!load.ok()) return load.status();
+    rows.push_back(
+        make_row(row_name(part), static_cast<double>(load->generated_tokens), {load->seconds}, {}));
+  }
+  if (rows.size() == 2)
+    rows.front().gain = rows.front().tokens_per_second / rows.back().tokens_per_second;
   return rows;
 }
 

@@ -19,9 +19,9 @@ int32_t batching_context(const RowSpec& row);
 // Lengths of the answers, the same for every run.
 std::vector<int32_t> batching_lengths(const RowSpec& row, int32_t requests);
 
-// Two rows: generated tokens a second of continuous batching, which says the gain, and of static
-// batching. The engines of the two runs share the weights of `engine`, whose `max_model_len` is at
-// least batching_context().
-Result<std::vector<SpeedRow>> batching_gain(engine::Engine& engine, const RowSpec& row);
+// Generated tokens a second of what the row names. Of both: two rows, of which that of continuous
+// batching says the gain. The engines of the two runs share the weights of `engine`, whose
+// `max_model_len` is at least batching_context().
+Result<std::vector<SpeedRow>> batching_speed(engine::Engine& engine, const RowSpec& row);
 
 }  // namespace pelton::bench_lib

@@ -85,9 +85,9 @@ TEST(Row, MedianSpreadAndLimit) {
 }
 
 TEST(Rows, ANameIsWhatItAsksFor) {
-  for (const char* name :
-       {"pp512", "pp512@d1024", "pp8x2048", "tg128", "tg32_b64", "tg32_b64@d1024", "tg1@d1",
-        "offline_128/2048", "offline_1/1_r3", "batching_256/256_r1000"}) {
+  for (const char* name : {"pp512", "pp512@d1024", "pp8x2048", "tg128", "tg32_b64",
+                           "tg32_b64@d1024", "tg1@d1", "offline_128/2048", "offline_1/1_r3",
+                           "batching_256/256_r1000", "continuous_1/2", "static_3/4_r5"}) {
     const auto row = parse_row(name);
     ASSERT_TRUE(row.ok()) << row.status().to_string();
     EXPECT_EQ(row_name(*row), name);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -10,6 +11,16 @@ namespace {
 
 constexpr int32_t kMostTokens = 1 << 20;
 constexpr int32_t kMostSequences = 4096;
+
+// Rows of requests with lengths.
+struct LoadName {
+  std::string_view word;
+  RowKind kind;
+};
+constexpr LoadName kLoads[] = {{"offline_", RowKind::kOffline},
+                               {"continuous_", RowKind::kContinuous},
+                               {"static_", RowKind::kStatic},
+                               {"batching_", RowKind::kBatching}};
 
 // Takes pieces off the front of a name; after the first that is not there, nothing more.
 class Reader {
@@ -67,12 +78,12 @@ std::optional<RowSpec> parse(std::string_view name) {
     good = prompts(in, &row);
   } else if (in.word("tg")) {
     good = decode(in, &row);
-  } else if (in.word("offline_")) {
-    row.kind = RowKind::kOffline;
-    good = lengths(in, &row);
-  } else if (in.word("batching_")) {
-    row.kind = RowKind::kBatching;
-    good = lengths(in, &row);
+  } else {
+    for (const LoadName& load : kLoads) {
+      if (good || !in.word(load.word)) continue;
+      row.kind = load.kind;
+      good = lengths(in, &row);
+    }
   }
   if (!good || !in.done()) return std::nullopt;
   return row;
@@ -101,12 +112,10 @@ std::string row_name(const RowSpec& row) {
     case RowKind::kDecode:
       return fmt::format("tg{}{}{}", row.output, with("_b", row.sequences, 1),
                          with("@d", row.depth, 0));
-    case RowKind::kOffline:
-    case RowKind::kBatching:
-      return fmt::format("{}_{}/{}{}", row.kind == RowKind::kOffline ? "offline" : "batching",
+    default:
+      return fmt::format("{}{}/{}{}", std::ranges::find(kLoads, row.kind, &LoadName::kind)->word,
                          row.input, row.output, with("_r", row.requests, 0));
   }
-  return {};
 }
 
 }  // namespace pelton::bench_lib

@@ -6,8 +6,10 @@
 //   tg128, tg32_b64@d1024    128 tokens decoded; 32 each by 64 sequences, 1024 tokens into contexts
 //   offline_128/2048         requests of 128 tokens in and 2048 out, as many as fit at once, twice
 //   offline_128/2048_r1024   1024 of them
-//   batching_256/256_r1000   continuous against static batching (batching.h): 1000 requests of 256
-//                            tokens in and lengths drawn with mean 256 out
+//   continuous_256/256_r1000, static_256/256_r1000
+//                            1000 requests of 256 tokens in and lengths drawn with mean 256 out, by
+//                            continuous and by static batching (batching.h)
+//   batching_256/256_r1000   both of these, and the gain
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,15 @@
 
 namespace pelton::bench_lib {
 
-enum class RowKind : uint8_t { kPrompt, kPrompts, kDecode, kOffline, kBatching };
+enum class RowKind : uint8_t {
+  kPrompt,
+  kPrompts,
+  kDecode,
+  kOffline,
+  kContinuous,
+  kStatic,
+  kBatching
+};
 
 struct RowSpec {
   RowKind kind = RowKind::kPrompt;

@@ -113,7 +113,9 @@ RowNeeds needs_of(const RowSpec& row, int repeats, bool cuda) {
       const int32_t at_once = cuda ? 1024 : 16;
       return {row.requests > 0 ? std::min(at_once, row.requests) : at_once, row.input + row.output};
     }
-    case RowKind::kBatching:  // on engines of its own
+    case RowKind::kContinuous:  // on engines of their own
+    case RowKind::kStatic:
+    case RowKind::kBatching:
       return {1, bench_lib::batching_context(row)};
   }
   return {};
@@ -153,6 +155,11 @@ Result<Prompts> read_prompts(const engine::Engine& engine, const std::string& pa
   return prompts;
 }
 
+bool has_engines_of_its_own(const RowSpec& row) {
+  return row.kind == RowKind::kContinuous || row.kind == RowKind::kStatic ||
+         row.kind == RowKind::kBatching;
+}
+
 using Show = std::function<Status(const bench_lib::SpeedRow&)>;
 
 Result<bench_lib::SpeedRow> speed_of(const RowSpec& row, int repeats, engine::Engine& engine,
@@ -174,10 +181,10 @@ Result<bench_lib::SpeedRow> speed_of(const RowSpec& row, int repeats, engine::En
 Status measure(const BenchOptions& options, const Rows& rows, const Prompts& prompts,
                engine::Engine& engine, const bench_lib::Roofline& roofline, const Show& show) {
   for (const RowSpec& row : rows) {
-    if (row.kind == RowKind::kBatching) {
-      const auto both = bench_lib::batching_gain(engine, row);
-      if (!both.ok()) return both.status();
-      for (const bench_lib::SpeedRow& one : *both) {
+    if (has_engines_of_its_own(row)) {
+      const auto parts = bench_lib::batching_speed(engine, row);
+      if (!parts.ok()) return parts.status();
+      for (const bench_lib::SpeedRow& one : *parts) {
         if (Status s = show(one); !s.ok()) return s;
       }
       continue;

@@ -68,9 +68,10 @@ class Row:
     scale(value) turns it into `unit`. Else compute(value, kernels) gives it from other rows and from kernels, or
     measure(pelton) in a way of its own."""
 
-    def __init__(self, name, unit="tok/s", *, session=None, source=None, field="value", scale=None, compute=None, measure=None,
+    def __init__(self, name, unit="tok/s", *, session=None, source=None, ask=None, field="value", scale=None, compute=None, measure=None,
                  better=LARGE, anchor=None, wanted=None, goal=None, goal_percent=None):
-        self.name, self.unit, self.session, self.source, self.field, self.measure = name, unit, session, source, field, measure
+        self.name, self.unit, self.session, self.field, self.measure = name, unit, session, field, measure
+        self.source, self.ask = source, ask or source  # the name that gives the row, where it is another
         self.scale, self.compute, self.better = scale or (lambda value: value), compute, better
         self.anchor, self.wanted, self.goal, self.goal_percent = anchor, wanted, goal, goal_percent
 
@@ -143,10 +144,11 @@ def invariant_rows():
 
 
 def batching_rows():
-    source = "batching_256/256_r1000"
-    yield Row("batching 8b bf16", "x", session="8b batching", source=f"{source} continuous", field="gain", wanted=6, goal=8)
-    yield Row("batching 8b bf16 continuous", session="8b batching", source=f"{source} continuous")
-    yield Row("batching 8b bf16 static", session="8b batching", source=f"{source} static")
+    lengths = "256/256_r1000"
+    both = {"session": "8b batching", "ask": f"batching_{lengths}"}
+    yield Row("batching 8b bf16", "x", **both, source=f"continuous_{lengths}", field="gain", wanted=6, goal=8)
+    yield Row("batching 8b bf16 continuous", **both, source=f"continuous_{lengths}")
+    yield Row("batching 8b bf16 static", **both, source=f"static_{lengths}")
 
 
 @contextlib.contextmanager
@@ -347,7 +349,7 @@ def lines_of(command, seconds):
 
 def run_session(pelton, name, rows, keeper):
     """Measures all rows that one load of a model serves."""
-    sources = list(dict.fromkeys(row.source.split()[0] for row in rows))
+    sources = list(dict.fromkeys(row.ask for row in rows))
     command = [pelton, "bench", "--device", "cuda", "--json-lines", "--rows", ",".join(sources), *SESSIONS[name]]
     if "--repeat" not in command:
         command += ["--repeat", "3"]
