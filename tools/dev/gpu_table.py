@@ -54,7 +54,6 @@ SESSIONS = {
     "135m bf16": shape("smollm2-135m"),
     "8b of 2 layers": shape(EIGHT, "bf16", None, "--layers", "2"),
     "8b bf16 fp8kv": shape(EIGHT, "bf16", "fp8"),
-    "8b bf16 long": shape(EIGHT),
     "8b bf16 invariant": shape(EIGHT, "bf16", None, "--invariant"),
     "8b fp8 invariant": shape(EIGHT, "fp8", None, "--invariant"),
     "8b int4 invariant": shape(EIGHT, "int4", None, "--invariant"),
@@ -101,7 +100,7 @@ def prompt_rows():
 def offline_rows():
     # As many requests as a run of a minute or less takes, all of which may run at once.
     for lengths, requests, anchor, goal in (("128/128", 2048, 22500, 27900), ("2048/128", 512, 3100, 3540),
-                                            ("1000/1000", 1024, 14100, 17700), ("128/2048", 1024, None, 26200)):
+                                            ("1000/1000", 1024, 14100, 17700), ("128/2048", 768, None, 26200)):
         yield Row(f"offline 8b fp8 {lengths}", session="8b fp8 offline", source=f"offline_{lengths}_r{requests}", anchor=anchor,
                   wanted=anchor, goal=goal)
 
@@ -124,7 +123,7 @@ def slope(value):
 
 
 def slope_rows():
-    for session, kind in (("8b bf16 long", ""), ("8b bf16 fp8kv", " fp8kv")):
+    for session, kind in (("8b bf16 prompts", ""), ("8b bf16 fp8kv", " fp8kv")):
         for words, depth in (("1k", 1024), ("4k", 4096)):
             yield Row(f"step 8b bf16{kind} b64 at {words}", "ms", session=session, source=f"tg32_b64@d{depth}", better=SMALL,
                       scale=lambda value: 64000 / value)
