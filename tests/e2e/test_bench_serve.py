@@ -194,3 +194,10 @@ def test_nobody_listens(pelton):
 ])
 def test_refusals(pelton, arguments, words):
     refused(pelton("bench-serve", *arguments), *words)
+
+
+def test_a_shape_has_a_server(pelton):
+    """Its tokenizer has no text: prompts are token ids, and answers are counted."""
+    with Server("--layers", 1, "--max-model-len", 64, model="--shape=smollm2-135m") as server:
+        answer = measure(pelton, url_of(server), *FEW, "--token-ids", "1000-40000")
+        assert answer["requests"]["completed"] == 6 and answer["tokens"]["output"] == 24

@@ -216,7 +216,7 @@ class Kernels:
                        if name == f"{form} {product} m{m}" and variant == "pelton") for product in ("qkv", "o", "gate_up", "down"))
 
     def layer_percent(self, form, m):
-        bytes_ = LAYER_ELEMENTS * {"bf16": 2, "fp8": 1, "int4": 0.53125}[form]  # int4: a 16-bit scale and zero for 128
+        bytes_ = LAYER_ELEMENTS * {"bf16": 2, "fp8": 1, "int4": 1056 / 2048}[form]  # int4: with scales
         bandwidth = bytes_ / (self.copy_gbs * 1e3)
         arithmetic = 2 * m * LAYER_ELEMENTS / (self.peak_tflops("bf16" if form == "int4" else form) * 1e6)
         return 100 * max(bandwidth, arithmetic) / self.layer_us(form, m)
