@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <thread>
+#include <utility>
 
 #include "device/cuda/cuda_status.h"
 
@@ -65,16 +67,34 @@ class CudaEvent final : public Event {
   cudaEvent_t event_;
 };
 
+// Twice the same graph, launched in turns: launching one that still runs costs the host more than
+// launching one that has ended, and a step is queued while the one before it runs.
 class CudaGraph final : public Graph {
  public:
-  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
-  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  CudaGraph() = default;
+  ~CudaGraph() override {
+    for (cudaGraphExec_t exec : execs_) {
+      if (exec != nullptr) cudaGraphExecDestroy(exec);
+    }
+  }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
-  cudaGraphExec_t native() const { return graph_; }
+
+  cudaError_t instantiate(cudaGraph_t graph) {
+    for (cudaGraphExec_t& exec : execs_) {
+      const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
+      if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+  }
+  cudaGraphExec_t next() {
+    turn_ = 1 - turn_;
+    return execs_[turn_];
+  }
 
  private:
-  cudaGraphExec_t graph_;
+  std::array<cudaGraphExec_t, 2> execs_ = {};
+  size_t turn_ = 0;
 };
 
 class CudaStream final : public Stream {
@@ -125,14 +145,14 @@ class CudaStream final : public Stream {
         !s.ok()) {
       return s;
     }
-    cudaGraphExec_t exec = nullptr;
-    const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
+    auto made = std::make_unique<CudaGraph>();
+    const cudaError_t error = made->instantiate(graph);
     cudaGraphDestroy(graph);
     if (Status s = context_.status(error, "instantiating a graph"); !s.ok()) return s;
-    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(exec));
+    return std::unique_ptr<Graph>(std::move(made));
   }
   Status launch(Graph& graph) override {
-    return context_.status(cudaGraphLaunch(static_cast<CudaGraph&>(graph).native(), stream_),
+    return context_.status(cudaGraphLaunch(static_cast<CudaGraph&>(graph).next(), stream_),
                            "launching a graph");
   }
 
