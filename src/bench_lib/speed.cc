@@ -23,6 +23,7 @@ class StepFigures {
     steps_ += static_cast<double>(now.steps - before_.steps);
     elapsed_ += elapsed;
     waited_ += now.step_times.waited - before_.step_times.waited;
+    waited_ += now.step_times.timing - before_.step_times.timing;
     span_ += now.step_times.span - before_.step_times.span;
     idle_ += now.step_times.idle - before_.step_times.idle;
   }

@@ -5,6 +5,15 @@
 #include <utility>
 
 namespace pelton::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
 
 Runner::Runner(const models::Model& model, ThreadPool& pool, const RunnerOptions& options,
                kv::KvPages pages, BatchBuilder builder)
@@ -165,7 +174,9 @@ Status Runner::launch(const sched::StepPlan& plan, std::span<const SampleRequest
   check(samples_on_device() && under_way_ < kMostUnderWay, "no step can be launched");
   device::Stream& stream = options_.backend->stream();
   if (timing_) {
+    const auto start = Clock::now();
     if (Status s = stream.record(*device_.answers[next_answer_].begun); !s.ok()) return s;
+    times_.timing += seconds_since(start);
   }
   for (const sched::BlockCopy& copy : plan.copies) {
     if (Status s = pages_.copy_block(copy.source, copy.target, &stream); !s.ok()) return s;
@@ -247,9 +258,9 @@ Result<SampledTokens> Runner::wait() {
   const auto oldest = (next_answer_ + count - static_cast<size_t>(under_way_)) % count;
   --under_way_;
   const Answer& answer = device_.answers[oldest];
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   if (Status s = answer.arrived->finish(); !s.ok()) return s;
-  times_.waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  times_.waited += seconds_since(start);
   if (Status s = device_fault(); !s.ok()) return s;
   if (timing_) {
     const Answer& before = device_.answers[(oldest + count - 1) % count];
@@ -269,12 +280,14 @@ void Runner::set_timing(bool on) {
 
 Status Runner::take_time(const Answer& answer, const Answer& before) {
   if (times_.steps == 0) return {};
+  const auto start = Clock::now();
   const auto span = answer.arrived->milliseconds_since(*before.arrived);
   if (!span.ok()) return span.status();
   const auto idle = answer.begun->milliseconds_since(*before.arrived);
   if (!idle.ok()) return idle.status();
   times_.span += 1e-3 * static_cast<double>(*span);
   times_.idle += 1e-3 * std::max(0.0, static_cast<double>(*idle));
+  times_.timing += seconds_since(start);
   return {};
 }
 

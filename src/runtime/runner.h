@@ -40,6 +40,7 @@ struct SampledTokens {
 struct StepTimes {
   int64_t steps = 0;
   double waited = 0;  // seconds that the host waited for the device
+  double timing = 0;  // that timing itself took of the host
   double span = 0;    // seconds on the device from the end of the first step to that of the last,
   double idle = 0;    // of which it had nothing to do
 };
