@@ -131,8 +131,10 @@ TEST(DeviceSteps, StopsFoundAStepLateEndWhereTheCpuEnds) {
 // Penalties over prompt and output, also of a token that is not known yet when its step is planned.
 std::vector<Request> adjusted_requests() {
   std::vector<Request> requests = mixed_requests();
+  requests.resize(8);
   for (size_t i = 0; i < requests.size(); ++i) {
     SamplingParams& params = requests[i].sampling;
+    params.max_tokens += 24;
     if (i % 3 == 0) params.repetition_penalty = 1.3f;
     if (i % 3 == 1) params.presence_penalty = 0.8f;
     if (i % 4 == 2) params.frequency_penalty = 0.6f;

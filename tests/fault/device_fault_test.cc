@@ -283,11 +283,11 @@ TEST_P(DeviceFaultTest, AnyCallOfStepsInCompanyMayGoWrong) {
       const int64_t loading = fake.device->calls();
       whole = run_company(**engine, on_host);
       calls = fake.device->calls() - loading;
-      EXPECT_EQ((*engine)->metrics().graph_replays > 0, !on_host);
+      EXPECT_GT((*engine)->metrics().graph_replays, 0);
     }
-    const int64_t stride = std::getenv("PELTON_LONG_TESTS") != nullptr ? 1 : 17;
+    const int64_t stride = std::getenv("PELTON_LONG_TESTS") != nullptr ? 1 : 61;
     // Of a replayed step every call.
-    constexpr int64_t kLast = 24;
+    constexpr int64_t kLast = 12;
     for (int64_t k = 0; k < calls; k += k < calls - kLast ? std::min(stride, calls - kLast - k) : 1)
       fault_in_company(on_host, GetParam(), k, whole);
   }
