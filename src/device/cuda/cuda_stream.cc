@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <thread>
-#include <utility>
 
 #include "device/cuda/cuda_status.h"
 
@@ -67,34 +65,16 @@ class CudaEvent final : public Event {
   cudaEvent_t event_;
 };
 
-// Twice the same graph, launched in turns: launching one that still runs costs the host more than
-// launching one that has ended, and a step is queued while the one before it runs.
 class CudaGraph final : public Graph {
  public:
-  CudaGraph() = default;
-  ~CudaGraph() override {
-    for (cudaGraphExec_t exec : execs_) {
-      if (exec != nullptr) cudaGraphExecDestroy(exec);
-    }
-  }
+  explicit CudaGraph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
-
-  cudaError_t instantiate(cudaGraph_t graph) {
-    for (cudaGraphExec_t& exec : execs_) {
-      const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
-      if (error != cudaSuccess) return error;
-    }
-    return cudaSuccess;
-  }
-  cudaGraphExec_t next() {
-    turn_ = 1 - turn_;
-    return execs_[turn_];
-  }
+  cudaGraphExec_t native() const { return graph_; }
 
  private:
-  std::array<cudaGraphExec_t, 2> execs_ = {};
-  size_t turn_ = 0;
+  cudaGraphExec_t graph_;
 };
 
 class CudaStream final : public Stream {
@@ -145,14 +125,14 @@ class CudaStream final : public Stream {
         !s.ok()) {
       return s;
     }
-    auto made = std::make_unique<CudaGraph>();
-    const cudaError_t error = made->instantiate(graph);
+    cudaGraphExec_t exec = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&exec, graph, 0);
     cudaGraphDestroy(graph);
     if (Status s = context_.status(error, "instantiating a graph"); !s.ok()) return s;
-    return std::unique_ptr<Graph>(std::move(made));
+    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(exec));
   }
   Status launch(Graph& graph) override {
-    return context_.status(cudaGraphLaunch(static_cast<CudaGraph&>(graph).next(), stream_),
+    return context_.status(cudaGraphLaunch(static_cast<CudaGraph&>(graph).native(), stream_),
                            "launching a graph");
   }
 
