@@ -319,6 +319,13 @@ class Keeper:
         print(f"{row.name}: {value:.5g} {row.unit}, {result['verdict']}", file=sys.stderr, flush=True)
         kept_file(self.folder, row.name).write_text(json.dumps(result, indent=1) + "\n")
         self.results[row.name] = result
+        self.write_table()
+
+    def write_table(self):
+        """All of it in one file, at any time: a run may be cut."""
+        order = [row.name for row in table() if row.name in self.results]
+        document = {"rows": [self.results[name] for name in order], "failed": self.failed}
+        (self.folder / "table.json").write_text(json.dumps(document, indent=1) + "\n")
 
     def keep_measured(self, row, measured, head):
         percent = measured.get("percent")
@@ -424,8 +431,7 @@ def main():
     keeper = Keeper(arguments.out, arguments.again, kernels)
     run_rows(arguments.pelton, rows, keeper)
     print_table(rows, keeper.results)
-    everything = {"rows": [keeper.results[row.name] for row in rows if row.name in keeper.results], "failed": keeper.failed}
-    (arguments.out / "table.json").write_text(json.dumps(everything, indent=1) + "\n")
+    keeper.write_table()
     if keeper.failed:
         print(f"not measured: {', '.join(keeper.failed)}")
     return 1 if keeper.failed else 0
