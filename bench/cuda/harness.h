@@ -79,6 +79,7 @@ void check(Report& report, bool passed, const std::string& what);
 
 void measure_roofline(Report& report);
 void check_small_m(Report& report, bool quick);
+void check_wide_m(Report& report, bool quick);
 void bench_small_m(Report& report);
 void check_paged_decode(Report& report, bool quick);
 void bench_paged_decode(Report& report);

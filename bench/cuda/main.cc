@@ -32,6 +32,7 @@ int run(int argc, char** argv) {
   Report report;
   if (benches) measure_roofline(report);
   if (checks && chosen("small_m")) check_small_m(report, quick);
+  if (checks && chosen("wide_m")) check_wide_m(report, quick);
   if (checks && chosen("paged_decode")) check_paged_decode(report, quick);
   if (checks && chosen("sampling")) check_sampling(report, quick);
   if (benches && chosen("small_m")) bench_small_m(report);

@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "kernels/cuda/matmul/int4_pack.h"
 #include "kernels/cuda/matmul/small_m.h"
+#include "kernels/cuda/matmul/wide_m.h"
 
 namespace pelton::bench_cuda {
 
@@ -32,13 +33,13 @@ constexpr Product kProducts[] = {{"qkv", 6144, 4096, SmallMEpilogue::kNone, fals
                                  {"down", 4096, 14336, SmallMEpilogue::kNone, true},
                                  {"head", 128256, 4096, SmallMEpilogue::kNone, false}};
 
-constexpr const char* kFormatNames[] = {"bf16", "fp8", "int4"};
+constexpr const char* kFormatNames[] = {"bf16", "fp8", "int8", "int4"};
 
 size_t weight_bytes(SmallMWeight format, int n, int k) {
   const size_t elements = static_cast<size_t>(n) * static_cast<size_t>(k);
-  return format == SmallMWeight::kBF16  ? 2 * elements
-         : format == SmallMWeight::kFp8 ? elements
-                                        : kernels::cuda::int4_packed_bytes(n, k);
+  return format == SmallMWeight::kBF16       ? 2 * elements
+         : format == SmallMWeight::kInt4G128 ? kernels::cuda::int4_packed_bytes(n, k)
+                                             : elements;
 }
 
 struct Bench {
@@ -48,6 +49,8 @@ struct Bench {
   Buffer x;
   Buffer out;
   Buffer scale;
+  Buffer workspace;
+  Buffer counters;
   CublasLt* library;
 
   SmallMArgs args(const Product& p, int m, size_t offset) const {
@@ -67,6 +70,21 @@ struct Bench {
     return a;
   }
 
+  void launch(SmallMArgs a, bool wide, cudaStream_t stream) const {
+    if (wide) {
+      constexpr int kRows = kernels::cuda::kWideMColumns;
+      const int m = a.m;
+      for (int row = 0; row < m; row += kRows) {
+        a.m = std::min(kRows, m - row);
+        require(
+            kernels::cuda::launch_wide_m({a, workspace.as<void>(), counters.as<void>()}, stream),
+            "launch");
+      }
+    } else {
+      require(kernels::cuda::launch_small_m(a, stream), "launch");
+    }
+  }
+
   // The product `m` rows wide, again and again over different weights.
   void add_alone(std::vector<Timed>& cases, const Product& p, int m) {
     const size_t bytes = weight_bytes(format, p.n, p.k);
@@ -75,22 +93,19 @@ struct Bench {
     const int launches = static_cast<int>(std::min<size_t>(64, (size_t{3} << 30) / step));
     const std::string name = std::string(kFormatNames[static_cast<int>(format)]) + " " + p.name +
                              " m" + std::to_string(m);
-    for (const bool programmatic : {true, false}) {
-      if (!programmatic && m != 1) continue;
+    enum Kind { kChained, kSerial, kWide };
+    constexpr const char* kNames[] = {"pelton", "pelton, serial", "pelton, wide"};
+    for (const Kind kind : {kChained, kSerial, kWide}) {
+      if (kind == kSerial ? m != 1 : kind == kWide ? m < 16 : m > 32) continue;
       Timed t;
-      t.row = {"small_m",
-               name,
-               programmatic ? "pelton" : "pelton, serial",
-               0,
-               0,
-               static_cast<double>(bytes),
+      t.row = {"small_m",          name, kNames[kind], 0, 0, static_cast<double>(bytes),
                2.0 * m * p.n * p.k};
       t.launches = launches;
       t.record = [=, this](cudaStream_t stream) {
         for (int i = 0; i < launches; ++i) {
           SmallMArgs a = args(p, m, static_cast<size_t>(i % copies) * step);
-          a.programmatic = programmatic;
-          require(kernels::cuda::launch_small_m(a, stream), "launch");
+          a.programmatic = kind != kSerial;
+          launch(a, kind == kWide, stream);
         }
       };
       cases.push_back(t);
@@ -125,14 +140,16 @@ struct Bench {
       }
     };
     Timed t;
-    t.row = {"small_m", name, "pelton", 0, 0, static_cast<double>(layer), 0};
-    t.launches = layers;
-    t.record = [=, this](cudaStream_t stream) {
-      visit([&](const Product& p, size_t offset) {
-        require(kernels::cuda::launch_small_m(args(p, m, offset), stream), "launch");
-      });
-    };
-    cases.push_back(t);
+    for (const bool wide : {false, true}) {
+      if (wide ? m < 16 : m > 32) continue;
+      t.row = {"small_m", name, wide ? "pelton, wide" : "pelton", 0, 0, static_cast<double>(layer),
+               0};
+      t.launches = layers;
+      t.record = [=, this](cudaStream_t stream) {
+        visit([&](const Product& p, size_t offset) { launch(args(p, m, offset), wide, stream); });
+      };
+      cases.push_back(t);
+    }
     if (library == nullptr || format != SmallMWeight::kBF16) return;
     t.row.variant = "cublaslt";
     t.record = [=, this](cudaStream_t stream) {
@@ -150,26 +167,32 @@ void bench_small_m(Report& report) {
   const std::unique_ptr<CublasLt> library = CublasLt::open();
   if (library == nullptr) std::printf("cuBLASLt is not here: no comparison\n");
   for (const SmallMWeight format :
-       {SmallMWeight::kBF16, SmallMWeight::kFp8, SmallMWeight::kInt4G128}) {
+       {SmallMWeight::kBF16, SmallMWeight::kFp8, SmallMWeight::kInt8, SmallMWeight::kInt4G128}) {
     Bench bench = {report,
                    format,
                    Buffer(size_t{3} << 30),
-                   Buffer(32 * 14336 * 2),
-                   Buffer(size_t{32} * 128256 * 4),
+                   Buffer(256 * 14336 * 2),
+                   Buffer(size_t{256} * 128256 * 4),
                    Buffer(128256 * 4),
+                   Buffer(kernels::cuda::wide_m_workspace(256)),
+                   Buffer(kernels::cuda::wide_m_counters(128256)),
                    library.get()};
     fill(bench.pool,
-         format == SmallMWeight::kBF16  ? Fill::kNormalBF16
-         : format == SmallMWeight::kFp8 ? Fill::kNormalFp8
-                                        : Fill::kInt4Blocks,
+         format == SmallMWeight::kBF16   ? Fill::kNormalBF16
+         : format == SmallMWeight::kFp8  ? Fill::kNormalFp8
+         : format == SmallMWeight::kInt8 ? Fill::kAnyBytes
+                                         : Fill::kInt4Blocks,
          0.03f, 11);
     fill(bench.x, Fill::kNormalBF16, 1.0f, 12);
     fill(bench.scale, Fill::kFloats, 1.0f, 13);
     std::vector<Timed> cases;
     for (const Product& p : kProducts) {
-      for (const int m : {1, 4, 8, 16, 32}) bench.add_alone(cases, p, m);
+      for (const int m : {1, 4, 8, 16, 32, 64, 128, 256}) {
+        if (m > 64 && p.n > 100000) continue;  // a head's rows are those that sample
+        bench.add_alone(cases, p, m);
+      }
     }
-    for (const int m : {1, 4, 8, 16, 32}) bench.add_layer(cases, m);
+    for (const int m : {1, 4, 8, 16, 32, 64, 128, 256}) bench.add_layer(cases, m);
     time_interleaved(cases, 7, report);
   }
 }

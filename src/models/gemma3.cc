@@ -49,10 +49,10 @@ class Gemma3 final : public Model {
       const kernels::KvLayerView cache = pages.layer(++context.layer);
       const Rope& rope = layer.sliding ? local_rope_ : global_rope_;
       const Tensor attended =
-          layer.attention.forward(context, layer.input_norm.forward(context, x), batch, cache,
+          layer.attention.forward(context, layer.input_norm.of(x), batch, cache,
                                   layer.sliding ? &local : &global, rope.pairing());
       layer.post_attention_norm.add_to(context, attended, x);
-      const Tensor fed = layer.mlp.forward(context, layer.pre_feedforward_norm.forward(context, x));
+      const Tensor fed = layer.mlp.forward(context, layer.pre_feedforward_norm.of(x));
       layer.post_feedforward_norm.add_to(context, fed, x);
       context.trace("output", x);
     }

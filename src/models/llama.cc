@@ -88,9 +88,9 @@ class Llama final : public Model {
     for (const Layer& layer : layers_) {
       const memory::StepArena::Scope scope(context.arena);
       const kernels::KvLayerView cache = pages.layer(++context.layer);
-      layer.attention.add_to(context, layer.input_norm.forward(context, x), batch, cache, &angles,
+      layer.attention.add_to(context, layer.input_norm.of(x), batch, cache, &angles,
                              rope_.pairing(), x);
-      layer.mlp.add_to(context, layer.post_attention_norm.forward(context, x), x);
+      layer.mlp.add_to(context, layer.post_attention_norm.of(x), x);
       context.trace("output", x);
     }
     context.layer = -1;

@@ -4,7 +4,7 @@
 
 namespace pelton::nn {
 
-Tensor Attention::attend(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+Tensor Attention::attend(ops::StepContext& context, const Input& x, const StepBatch& batch,
                          const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                          ops::RopePairing pairing) const {
   const int64_t query_size = shape_.num_heads * shape_.head_dim;
@@ -27,7 +27,7 @@ Tensor Attention::attend(ops::StepContext& context, const Tensor& x, const StepB
   context.trace("attn.query", query);
   context.trace("attn.key", key);
   context.trace("attn.value", value);
-  const Tensor out = context.activation(x.num_rows(), query_size);
+  const Tensor out = context.activation(x.rows.num_rows(), query_size);
   must(ops::attention(context, {.queries = query,
                                 .cache = cache,
                                 .sequences = batch.sequences,
@@ -37,17 +37,17 @@ Tensor Attention::attend(ops::StepContext& context, const Tensor& x, const StepB
   return out;
 }
 
-void Attention::add_to(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+void Attention::add_to(ops::StepContext& context, const Input& x, const StepBatch& batch,
                        const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                        ops::RopePairing pairing, const Tensor& residual) const {
   const memory::StepArena::Scope scope(context.arena);
   output_.add_to(context, attend(context, x, batch, cache, angles, pairing), residual);
 }
 
-Tensor Attention::forward(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+Tensor Attention::forward(ops::StepContext& context, const Input& x, const StepBatch& batch,
                           const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                           ops::RopePairing pairing) const {
-  const Tensor out = context.activation(x.num_rows(), output_.out_features());
+  const Tensor out = context.activation(x.rows.num_rows(), output_.out_features());
   const memory::StepArena::Scope scope(context.arena);
   const Tensor heads = attend(context, x, batch, cache, angles, pairing);
   output_.forward_into(context, heads, out);

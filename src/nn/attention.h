@@ -30,16 +30,16 @@ class Attention {
   }
 
   // residual [T, hidden] += output(attend(x)). `angles` is null where positions enter otherwise.
-  void add_to(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+  void add_to(ops::StepContext& context, const Input& x, const StepBatch& batch,
               const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
               ops::RopePairing pairing, const Tensor& residual) const;
   // The same without the residual stream: [T, hidden] in the step's arena.
-  Tensor forward(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+  Tensor forward(ops::StepContext& context, const Input& x, const StepBatch& batch,
                  const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                  ops::RopePairing pairing) const;
 
  private:
-  Tensor attend(ops::StepContext& context, const Tensor& x, const StepBatch& batch,
+  Tensor attend(ops::StepContext& context, const Input& x, const StepBatch& batch,
                 const kernels::KvLayerView& cache, const ops::RopeAngles* angles,
                 ops::RopePairing pairing) const;
 

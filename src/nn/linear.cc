@@ -21,8 +21,21 @@ Linear::Linear(WeightLoader& loader, const std::vector<Part>& parts, int64_t in_
 
 Linear::Linear(const kernels::WeightMatrix& tied) : weights_{tied}, out_features_(tied.rows) {}
 
-Tensor Linear::forward(ops::StepContext& context, const Tensor& x) const {
-  const Tensor out = context.activation(x.num_rows(), out_features_);
+namespace {
+
+ops::MatmulArgs product_of(const Input& x) {
+  ops::MatmulArgs args;
+  args.x = x.rows;
+  if (x.norm == nullptr) return args;
+  args.norm_weight = x.norm->weight();
+  args.norm_eps = x.norm->eps();
+  return args;
+}
+
+}  // namespace
+
+Tensor Linear::forward(ops::StepContext& context, const Input& x) const {
+  const Tensor out = context.activation(x.rows.num_rows(), out_features_);
   forward_into(context, x, out);
   return out;
 }
@@ -33,16 +46,22 @@ Tensor Linear::logits(ops::StepContext& context, const Tensor& x) const {
   return out;
 }
 
-Tensor Linear::gated(ops::StepContext& context, const Tensor& x, ops::Activation activation) const {
-  const Tensor out = context.activation(x.num_rows(), out_features_ / 2);
-  must(ops::gated_matmul(context,
-                         {.product = {.x = x, .weights = weights_, .bias = bias_, .out = out},
-                          .activation = activation}));
+Tensor Linear::gated(ops::StepContext& context, const Input& x, ops::Activation activation) const {
+  const Tensor out = context.activation(x.rows.num_rows(), out_features_ / 2);
+  ops::MatmulArgs product = product_of(x);
+  product.weights = weights_;
+  product.bias = bias_;
+  product.out = out;
+  must(ops::gated_matmul(context, {.product = product, .activation = activation}));
   return out;
 }
 
-void Linear::forward_into(ops::StepContext& context, const Tensor& x, const Tensor& out) const {
-  must(ops::matmul(context, {.x = x, .weights = weights_, .bias = bias_, .out = out}));
+void Linear::forward_into(ops::StepContext& context, const Input& x, const Tensor& out) const {
+  ops::MatmulArgs product = product_of(x);
+  product.weights = weights_;
+  product.bias = bias_;
+  product.out = out;
+  must(ops::matmul(context, product));
 }
 
 void Linear::add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const {

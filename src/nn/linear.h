@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/norm.h"
 #include "nn/weight_loader.h"
 #include "ops/matmul.h"
 
@@ -26,12 +27,12 @@ class Linear {
   int64_t out_features() const { return out_features_; }
 
   // [T, in_features] -> [T, out_features], an activation in the step's arena.
-  Tensor forward(ops::StepContext& context, const Tensor& x) const;
+  Tensor forward(ops::StepContext& context, const Input& x) const;
   // The same in f32 whatever the type of activations: an output head.
   Tensor logits(ops::StepContext& context, const Tensor& x) const;
   // [T, out_features / 2]: act(first half) * second half.
-  Tensor gated(ops::StepContext& context, const Tensor& x, ops::Activation activation) const;
-  void forward_into(ops::StepContext& context, const Tensor& x, const Tensor& out) const;
+  Tensor gated(ops::StepContext& context, const Input& x, ops::Activation activation) const;
+  void forward_into(ops::StepContext& context, const Input& x, const Tensor& out) const;
   // residual [T, out_features] += forward(x).
   void add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const;
 

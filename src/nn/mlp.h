@@ -15,11 +15,11 @@ class GatedMlp {
   GatedMlp(Linear gate_up, Linear down, ops::Activation activation)
       : gate_up_(std::move(gate_up)), down_(std::move(down)), activation_(activation) {}
 
-  void add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const;
-  Tensor forward(ops::StepContext& context, const Tensor& x) const;
+  void add_to(ops::StepContext& context, const Input& x, const Tensor& residual) const;
+  Tensor forward(ops::StepContext& context, const Input& x) const;
 
  private:
-  Tensor gated(ops::StepContext& context, const Tensor& x) const;
+  Tensor gated(ops::StepContext& context, const Input& x) const;
   Linear gate_up_;
   Linear down_;
   ops::Activation activation_ = ops::Activation::kSilu;

@@ -10,6 +10,8 @@ Tensor RmsNorm::forward(ops::StepContext& context, const Tensor& x) const {
   return out;
 }
 
+Input RmsNorm::of(const Tensor& x) const { return {x, *this}; }
+
 void RmsNorm::add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const {
   must(ops::rms_norm(context,
                      {.x = x, .weight = weight_, .eps = eps_, .out = {}, .residual = &residual}));

@@ -18,6 +18,8 @@ class RmsNorm {
       : weight_(loader.vector(name + ".weight", size, offset)), eps_(eps) {}
 
   Tensor forward(ops::StepContext& context, const Tensor& x) const;
+  // norm(x) as what a layer multiplies.
+  struct Input of(const Tensor& x) const;
   // residual += norm(x).
   void add_to(ops::StepContext& context, const Tensor& x, const Tensor& residual) const;
 
@@ -27,6 +29,15 @@ class RmsNorm {
  private:
   const float* weight_ = nullptr;
   float eps_ = 0.0f;
+};
+
+// What a layer multiplies: rows, or their RMS norms, which a kernel of the product may make itself.
+struct Input {
+  Input(const Tensor& x) : rows(x) {}
+  Input(const Tensor& x, const RmsNorm& of) : rows(x), norm(&of) {}
+
+  Tensor rows;  // [T, in_features]
+  const RmsNorm* norm = nullptr;
 };
 
 class LayerNorm {

@@ -85,7 +85,8 @@ MatmulProblem problem_of(const StepContext& context, const MatmulArgs& args, con
           .invariant = context.device->invariant,
           .library = context.device->has_cublaslt,
           .x_type = args.x.dtype,
-          .out_type = args.out.dtype};
+          .out_type = args.out.dtype,
+          .normed = args.norm_weight != nullptr};
 }
 
 // One product by the cheapest entry, into the columns of `args.out` from `column` on. Plans scratch
@@ -111,12 +112,15 @@ Status multiply(StepContext& context, const MatmulArgs& args, const MatmulProble
   const size_t bytes = entry->workspace(device.caps, problem);
   return entry->launch({.problem = problem,
                         .x = rows_of(args.x),
+                        .norm_weight = args.norm_weight,
+                        .norm_eps = args.norm_eps,
                         .weight = weight,
                         .scale = scale,
                         .bias = args.bias == nullptr ? nullptr : args.bias + column,
                         .out = out,
                         .workspace = static_cast<std::byte*>(context.arena.allocate(bytes)),
-                        .cublaslt = device.cublaslt},
+                        .cublaslt = device.cublaslt,
+                        .zeroed = device.zeroed},
                        *device.stream);
 }
 
@@ -130,6 +134,35 @@ bool is_cheaper(const DeviceStep& device, const MatmulProblem& gated, const Matm
   const double bytes = static_cast<double>(apart.m * apart.n) * 1.5 * dtype_bytes(apart.out_type);
   const double activation = device.caps.bandwidth > 0 ? bytes / device.caps.bandwidth : 0.0;
   return whole->cost(device.caps, gated) <= product->cost(device.caps, apart) + activation;
+}
+
+// Whether the product that norms its rows itself beats a norm and the product of its rows.
+bool is_cheaper_normed(const StepContext& context, const MatmulProblem& normed) {
+  constexpr double kNorm = 2e-6;  // seconds, of a few rows
+  const DeviceStep& device = *context.device;
+  const auto* whole = kernels::choose(device.kernels.matmul, device.caps, normed);
+  if (whole == nullptr || context.activation_type() != DType::kBF16) return false;
+  MatmulProblem apart = normed;
+  apart.normed = false;
+  apart.x_type = DType::kBF16;
+  const auto* product = kernels::choose(device.kernels.matmul, device.caps, apart);
+  return product == nullptr ||
+         whole->cost(device.caps, normed) < product->cost(device.caps, apart) + kNorm;
+}
+
+// The same product of rows that are normed apart; `run` multiplies them.
+template <typename Run>
+Status with_normed_rows(StepContext& context, const MatmulArgs& args, const Run& run) {
+  const memory::StepArena::Scope scope(context.arena);
+  MatmulArgs product = args;
+  product.norm_weight = nullptr;
+  product.x = context.activation(args.x.num_rows(), args.x.row_elements());
+  if (!context.planning()) {
+    Status s = on_device::rms_norm(
+        context, {.x = args.x, .weight = args.norm_weight, .eps = args.norm_eps, .out = product.x});
+    if (!s.ok()) return s;
+  }
+  return run(product);
 }
 
 }  // namespace
@@ -219,6 +252,17 @@ Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_
 }
 
 Status matmul(StepContext& context, const MatmulArgs& args) {
+  if (args.norm_weight != nullptr) {
+    const Merged merged = merge(args.weights);
+    const MatmulProblem problem = problem_of(context, args, merged);
+    if (!context.planning() && merged.count == args.weights.size() &&
+        is_cheaper_normed(context, problem)) {
+      return multiply(context, args, problem, merged.first->data, 0);
+    }
+    return with_normed_rows(context, args, [&](const MatmulArgs& product) {
+      return on_device::matmul(context, product);
+    });
+  }
   int64_t column = 0;
   for (size_t i = 0; i < args.weights.size();) {
     const Merged merged = merge(args.weights.subspan(i));
@@ -234,6 +278,18 @@ Status gated_matmul(StepContext& context, const GatedMatmulArgs& args) {
   const DeviceStep& device = *context.device;
   const MatmulArgs& product = args.product;
   const Merged merged = merge(product.weights);
+  if (product.norm_weight != nullptr) {
+    MatmulProblem problem = problem_of(context, product, merged);
+    problem.gated = true;
+    problem.activation = static_cast<DeviceActivation>(args.activation);
+    if (!context.planning() && merged.count == product.weights.size() &&
+        is_cheaper_normed(context, problem)) {
+      return multiply(context, product, problem, merged.first->data, 0);
+    }
+    return with_normed_rows(context, product, [&](const MatmulArgs& normed) {
+      return on_device::gated_matmul(context, {.product = normed, .activation = args.activation});
+    });
+  }
   const memory::StepArena::Scope scope(context.arena);
   MatmulArgs both = product;
   if (merged.count == product.weights.size()) {

@@ -283,6 +283,18 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
   check_shapes(context, args, outputs_of(args.weights));
   if (context.device != nullptr) return on_device::matmul(context, args);
   const memory::StepArena::Scope scope(context.arena);
+  if (args.norm_weight != nullptr) {
+    MatmulArgs product = args;
+    product.norm_weight = nullptr;
+    product.x = context.activation(args.x.num_rows(), args.x.row_elements());
+    if (Status s = rms_norm(
+            context,
+            {.x = args.x, .weight = args.norm_weight, .eps = args.norm_eps, .out = product.x});
+        !s.ok()) {
+      return s;
+    }
+    return matmul(context, product);
+  }
   Activations a;
   a.x = &args.x;
   a.rows = args.x.num_rows();

@@ -22,8 +22,10 @@ Status prepare(const PrepareParams& params, device::Stream& stream);
 Status random_weights(const RandomWeightsParams& params, device::Stream& stream);
 
 inline constexpr int64_t kSmallMRows = 32;  // of one launch
+inline constexpr int64_t kWideMRows = 128;  // likewise
 Status matmul_plain(const MatmulParams& params, device::Stream& stream);
 Status matmul_small_m(const MatmulParams& params, device::Stream& stream);
+Status matmul_wide_m(const MatmulParams& params, device::Stream& stream);
 Status matmul_gemm(const MatmulParams& params, device::Stream& stream);
 Status matmul_cublaslt(const MatmulParams& params, device::Stream& stream);
 Status matmul_gemm_codes(const MatmulParams& params, device::Stream& stream);

@@ -1,8 +1,10 @@
 #include "kernels/cuda/list.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "kernels/cuda/entries/code_rows.h"
 #include "kernels/cuda/launch.h"
@@ -29,19 +31,25 @@ double weight_size(const MatmulProblem& p) {
 double plain_matmul_cost(const device::Caps& caps, const MatmulProblem& p) {
   constexpr int64_t kRowsAPass = 8;        // the weight is read once for so many rows
   constexpr double kMultiplyAdds = 10e12;  // a second, without tensor cores
+  constexpr double kShare = 0.6;           // of the bandwidth
   constexpr double kLaunch = 4e-6;
   const auto passes = static_cast<double>((p.m + kRowsAPass - 1) / kRowsAPass);
   const double arithmetic = static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
-  return kLaunch + std::max(passes * weight_size(p) / caps.bandwidth, arithmetic / kMultiplyAdds);
+  return kLaunch +
+         std::max(passes * weight_size(p) / (kShare * caps.bandwidth), arithmetic / kMultiplyAdds);
+}
+
+// Whether a block's shared memory holds the norms, as small_m.h says.
+bool small_m_fits_norm(const MatmulProblem& p) {
+  return p.x_type == DType::kF32 && p.m <= 8 && p.m * ((p.k + 127) / 128 * 128) * 2 <= 32 * 1024;
 }
 
 bool small_m_supports(const device::Caps& caps, const MatmulProblem& p) {
   // Of bf16 rows alone: an f32 row would lose what --activations f32 asks for.
-  if (!caps.is_hopper() || p.x_type != DType::kBF16) return false;
-  const bool is_kept =
-      p.layout == WeightLayout::kSource
-          ? p.format == WeightFormat::kBF16
-          : p.layout != WeightLayout::kInt8Channels && fits_device_layout(p.layout, p.k);
+  if (!caps.is_hopper() || (p.normed ? !small_m_fits_norm(p) : p.x_type != DType::kBF16))
+    return false;
+  const bool is_kept = p.layout == WeightLayout::kSource ? p.format == WeightFormat::kBF16
+                                                         : fits_device_layout(p.layout, p.k);
   if (!is_kept || p.k % 8 != 0 || p.n > INT32_MAX || p.k > INT32_MAX) return false;
   const int64_t gate_rows = p.layout == WeightLayout::kInt4Groups ? 32 : 2;
   return !p.gated ||
@@ -51,15 +59,79 @@ bool small_m_supports(const device::Caps& caps, const MatmulProblem& p) {
 // The plain kernels take anything the backend stores; faster ones undercut their cost, and are the
 // only ones where a row needs one order whatever its company.
 bool plain_matmul_supports(const device::Caps& caps, const MatmulProblem& p) {
-  return caps.is_hopper() && is_plain_format(p) && !p.gated &&
+  return caps.is_hopper() && is_plain_format(p) && !p.gated && !p.normed &&
          !(p.invariant && small_m_supports(caps, p));
 }
 
+// Times measured on an H200 (bench/cuda), as what a launch costs whatever its size, and the share
+// of the bandwidth with which the weight passes beyond that: of launches of up to `rows`.
+struct StreamCost {
+  int64_t rows;
+  double launch;
+  double share;
+};
+
+double stream_seconds(std::span<const StreamCost> costs, const device::Caps& caps,
+                      const MatmulProblem& p, int64_t rows) {
+  const StreamCost* cost = costs.data();
+  while (cost->rows < rows && cost != &costs.back()) ++cost;
+  return cost->launch + weight_size(p) / (cost->share * caps.bandwidth);
+}
+
+constexpr int kCostSteps = 3;
+struct FormatCosts {
+  StreamCost bf16[kCostSteps];
+  StreamCost bytes[kCostSteps];  // FP8 and int8
+  StreamCost int4[kCostSteps];
+
+  std::span<const StreamCost> of(const MatmulProblem& p) const {
+    return p.layout == WeightLayout::kSource       ? bf16
+           : p.layout == WeightLayout::kInt4Groups ? int4
+                                                   : bytes;
+  }
+};
+
+constexpr FormatCosts kSmallM = {
+    .bf16 = {{8, 2.5e-6, 1.04}, {16, 4e-6, 1.04}, {32, 8e-6, 0.9}},
+    .bytes = {{8, 2.8e-6, 1.05}, {16, 8e-6, 0.9}, {32, 8e-6, 0.52}},
+    .int4 = {{8, 2.9e-6, 0.9}, {16, 9e-6, 0.64}, {32, 9e-6, 0.27}},
+};
+constexpr FormatCosts kWideM = {
+    .bf16 = {{32, 10e-6, 1.02}, {64, 10e-6, 1.02}, {128, 24e-6, 0.91}},
+    .bytes = {{32, 10e-6, 0.76}, {64, 11e-6, 0.66}, {128, 20e-6, 0.36}},
+    .int4 = {{32, 7e-6, 0.43}, {64, 10e-6, 0.39}, {128, 19e-6, 0.24}},
+};
+
+// The weight is read again for every so many rows.
+double passes_seconds(const FormatCosts& costs, const device::Caps& caps, const MatmulProblem& p,
+                      int64_t most_rows) {
+  const int64_t rest = p.m % most_rows;
+  return static_cast<double>(p.m / most_rows) * stream_seconds(costs.of(p), caps, p, most_rows) +
+         (rest > 0 ? stream_seconds(costs.of(p), caps, p, rest) : 0.0);
+}
+
 double small_m_cost(const device::Caps& caps, const MatmulProblem& p) {
-  constexpr double kLaunch = 2e-6;
-  constexpr double kShare = 0.85;  // of the bandwidth; the weight is read again for every 32 rows
-  const auto passes = static_cast<double>((p.m + kSmallMRows - 1) / kSmallMRows);
-  return passes * (kLaunch + weight_size(p) / (kShare * caps.bandwidth));
+  constexpr double kNorm = 0.5e-6;
+  return passes_seconds(kSmallM, caps, p, kSmallMRows) + (p.normed ? kNorm : 0.0);
+}
+
+constexpr size_t kZeroedBytes = size_t{1} << 20;
+
+// Few rows keep to the order of sums of small_m, where that does not cost much.
+bool wide_m_supports(const device::Caps& caps, const MatmulProblem& p) {
+  const int64_t few = p.layout == WeightLayout::kSource ? kSmallMRows : 8;
+  return small_m_supports(caps, p) && !p.invariant && p.m > few && p.m <= 2 * kWideMRows &&
+         static_cast<size_t>(p.n + 63) / 64 * 4 <= kZeroedBytes;
+}
+
+double wide_m_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return passes_seconds(kWideM, caps, p, kWideMRows);
+}
+
+// As wide_m_workspace counts.
+size_t wide_m_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  const auto columns = std::clamp<size_t>(std::bit_ceil(static_cast<size_t>(p.m)), 32, kWideMRows);
+  return size_t{2 * 132} * 128 * columns * 4;
 }
 
 // Not for few rows even where it would be as fast: a row of a decode step has one order of sums.
@@ -169,8 +241,6 @@ size_t decode_counter_bytes(const AttentionProblem& p) {
   return static_cast<size_t>(kMostSequences * p.kv_heads * decode_head_blocks(p)) * 4;
 }
 
-constexpr size_t kZeroedBytes = size_t{1} << 20;
-
 // What both kernels over pages with matrix units ask for.
 bool paged_supports(const device::Caps& caps, const AttentionProblem& p) {
   if (!caps.is_hopper() || p.query_type != DType::kBF16 || p.out_type != DType::kBF16) return false;
@@ -228,6 +298,7 @@ size_t no_attention_scratch(const device::Caps& /*caps*/, const AttentionProblem
 
 constexpr MatmulEntry kMatmul[] = {
     {"small_m", small_m_supports, small_m_cost, no_matmul_scratch, matmul_small_m},
+    {"wide_m", wide_m_supports, wide_m_cost, wide_m_scratch, matmul_wide_m},
     {"gemm", gemm_supports, gemm_cost, no_matmul_scratch, matmul_gemm},
     {"cublaslt", cublaslt_supports, cublaslt_cost, cublaslt_scratch, matmul_cublaslt},
     {"gemm_fp8", gemm_fp8_supports, gemm_codes_cost, gemm_codes_scratch, matmul_gemm_codes},

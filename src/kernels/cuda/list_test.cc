@@ -89,30 +89,42 @@ TEST(CudaListTest, Bf16ProductsGoByTheirRows) {
 }
 
 TEST(CudaListTest, WeightsQuantizedAtLoadHaveAKernelForAnyNumberOfRows) {
-  for (const int64_t m : {1, 32, 4096}) {
-    MatmulProblem p{.m = m,
-                    .n = 4096,
-                    .k = 1536,
-                    .format = WeightFormat::kBF16,
-                    .layout = WeightLayout::kFp8Channels,
-                    .x_type = DType::kBF16,
-                    .out_type = DType::kBF16};
-    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "gemm_fp8") << m;
-    p.library = true;
-    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "cublaslt_fp8") << m;
-    p.gated = true;
-    EXPECT_EQ(matmul_choice(p), m <= 32 ? "small_m" : "gemm_fp8") << m;
-    p.gated = false;
-    p.invariant = true;
-    EXPECT_EQ(matmul_choice(p), "small_m") << m;
-    p.invariant = p.library = false;
-    p.layout = WeightLayout::kInt4Groups;
-    EXPECT_EQ(matmul_choice(p), "small_m") << m;
-    p.layout = WeightLayout::kInt8Channels;
-    EXPECT_EQ(matmul_choice(p), m <= 32 ? "plain" : "gemm_int8") << m;
-    p.invariant = true;
-    EXPECT_EQ(matmul_choice(p), "plain") << m;
+  for (const WeightLayout layout :
+       {WeightLayout::kFp8Channels, WeightLayout::kInt8Channels, WeightLayout::kInt4Groups}) {
+    for (const int64_t m : {1, 8, 32, 33, 64, 128, 256, 4096}) {
+      MatmulProblem p{.m = m,
+                      .n = 4096,
+                      .k = 1536,
+                      .format = WeightFormat::kBF16,
+                      .layout = layout,
+                      .x_type = DType::kBF16,
+                      .out_type = DType::kBF16};
+      const std::string choice = matmul_choice(p);
+      if (m <= 8) {
+        EXPECT_EQ(choice, "small_m") << to_string(p);
+      } else if (m == 64 && layout == WeightLayout::kInt4Groups) {
+        EXPECT_EQ(choice, "wide_m") << to_string(p);
+      }
+      EXPECT_NE(choice, "plain") << to_string(p);
+      EXPECT_NE(choice, "") << to_string(p);
+      p.invariant = true;
+      EXPECT_EQ(matmul_choice(p), "small_m") << to_string(p);
+    }
   }
+  MatmulProblem p{.m = 4096,
+                  .n = 4096,
+                  .k = 1536,
+                  .format = WeightFormat::kBF16,
+                  .layout = WeightLayout::kFp8Channels,
+                  .x_type = DType::kBF16,
+                  .out_type = DType::kBF16};
+  EXPECT_EQ(matmul_choice(p), "gemm_fp8");
+  p.library = true;
+  EXPECT_EQ(matmul_choice(p), "cublaslt_fp8");
+  p.gated = true;
+  EXPECT_EQ(matmul_choice(p), "gemm_fp8");
+  p.layout = WeightLayout::kInt8Channels;
+  EXPECT_EQ(matmul_choice(p), "gemm_int8");
 }
 
 // From measured times on an H200: the library where few rows leave most of the chip without a tile
@@ -156,6 +168,58 @@ TEST(CudaListTest, TheLibraryServesProductsThatItComputesSooner) {
        .out_type = DType::kBF16,
        .gated = true};
   EXPECT_EQ(matmul_choice(p), "gemm");
+}
+
+// The products of Llama-3.1-8B and Llama-3.2-1B, as measured on an H200.
+TEST(CudaListTest, ProductsOfKnownModelsGoToTheKernelThatIsFastest) {
+  struct Shape {
+    int64_t n;
+    int64_t k;
+    bool gated = false;
+    bool accumulate = false;
+  };
+  const Shape shapes[] = {{6144, 4096},
+                          {4096, 4096, false, true},
+                          {28672, 4096, true},
+                          {4096, 14336, false, true},
+                          {128256, 4096},
+                          {3072, 2048},
+                          {2048, 2048, false, true},
+                          {16384, 2048, true},
+                          {2048, 8192, false, true},
+                          {128256, 2048}};
+  for (const Shape& s : shapes) {
+    for (const int64_t m : {1, 2, 8, 32, 64, 128, 256}) {
+      const MatmulProblem p{.m = m,
+                            .n = s.n,
+                            .k = s.k,
+                            .format = WeightFormat::kBF16,
+                            .accumulate = s.accumulate,
+                            .x_type = DType::kBF16,
+                            .out_type = s.accumulate ? DType::kF32 : DType::kBF16,
+                            .gated = s.gated};
+      if (m <= 32) {
+        EXPECT_EQ(matmul_choice(p), "small_m") << to_string(p);
+      } else {
+        EXPECT_NE(matmul_choice(p), "plain") << to_string(p);
+      }
+    }
+  }
+}
+
+TEST(CudaListTest, NormsGoIntoProductsOfFewRows) {
+  MatmulProblem p{.m = 1,
+                  .n = 6144,
+                  .k = 4096,
+                  .format = WeightFormat::kBF16,
+                  .x_type = DType::kF32,
+                  .out_type = DType::kBF16,
+                  .normed = true};
+  EXPECT_EQ(matmul_choice(p), "small_m");
+  p.m = 5;
+  EXPECT_EQ(matmul_choice(p), "") << "more than a block's shared memory holds";
+  p.k = 2048;
+  EXPECT_EQ(matmul_choice(p), "small_m");
 }
 
 TEST(CudaListTest, AttentionOfABf16StepGoesByWhetherItDecodes) {

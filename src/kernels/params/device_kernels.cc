@@ -7,11 +7,12 @@
 namespace pelton::kernels {
 
 std::string to_string(const MatmulProblem& p) {
-  return fmt::format("m {}, n {}, k {}, {}, {} to {}{}{}{}", p.m, p.n, p.k,
+  return fmt::format("m {}, n {}, k {}, {}, {} to {}{}{}{}{}", p.m, p.n, p.k,
                      p.layout == WeightLayout::kSource ? weight_format_name(p.format)
                                                        : weight_layout_name(p.layout),
                      dtype_name(p.x_type), dtype_name(p.out_type), p.bias ? ", bias" : "",
-                     p.accumulate ? ", accumulate" : "", p.gated ? ", gated" : "");
+                     p.accumulate ? ", accumulate" : "", p.gated ? ", gated" : "",
+                     p.normed ? ", normed" : "");
 }
 
 std::string to_string(const AttentionProblem& p) {

@@ -47,6 +47,7 @@ struct MatmulProblem {
   bool library = false;     // entries that launch through cuBLASLt may be chosen
   DType x_type = DType::kF32;
   DType out_type = DType::kF32;
+  bool normed = false;  // x are f32 rows, and W multiplies their RMS norms, rounded to bf16
   // W holds n / 2 gate rows and then as many up rows; out [m, n / 2] = act(gate) * up.
   bool gated = false;
   DeviceActivation activation = DeviceActivation::kSilu;  // of a gated product
@@ -57,12 +58,15 @@ std::string to_string(
 struct MatmulParams {
   MatmulProblem problem;
   Rows x;
+  const float* norm_weight = nullptr;  // [k], of a normed product
+  float norm_eps = 0;
   const std::byte* weight = nullptr;
   const float* scale = nullptr;  // [n], of layouts with a scale a channel
   const float* bias = nullptr;
   Rows out;
   std::byte* workspace = nullptr;
   cuda::CublasLt* cublaslt = nullptr;  // there where problem.library is set
+  std::byte* zeroed = nullptr;  // DeviceKernels::zeroed_bytes, zero at every launch and after it
 };
 
 // Attention of one step. Sequences are cut as SequenceSlice says.

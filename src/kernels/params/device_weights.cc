@@ -198,7 +198,6 @@ void dequantize_device_row(const WeightMatrix& w, int64_t row, float* out) {
     }
     return;
   }
-  // The inverse of int4_pack.h's layout.
   const int64_t groups = w.columns / cuda::kInt4Group;
   const int in_tile = static_cast<int>(row % cuda::kInt4TileRows);
   for (int64_t group = 0; group < groups; ++group) {
@@ -208,14 +207,10 @@ void dequantize_device_row(const WeightMatrix& w, int64_t row, float* out) {
     uint16_t scale;
     std::memcpy(&scale, block + 1024 + 2 * in_tile, sizeof(scale));
     for (int i = 0; i < cuda::kInt4Group; ++i) {
-      const int t = i / 32;
-      const int half = (i % 32 / 16) ^ (t >> 1);
-      const int s = (in_tile / 8) | (i % 4 / 2 << 1) | (i % 2 << 2);
+      const cuda::Int4Place at = cuda::int4_place(in_tile, i);
       uint32_t word;
-      std::memcpy(&word, block + 512 * half + 16 * (4 * (in_tile % 8) + t) + 4 * (i % 16 / 4),
-                  sizeof(word));
-      const int bit = 4 * (s & 3) + 16 * (s >> 2);
-      const auto code = static_cast<int>(word >> bit & 15);
+      std::memcpy(&word, block + at.byte, sizeof(word));
+      const auto code = static_cast<int>(word >> at.bit & 15);
       out[group * cuda::kInt4Group + i] = static_cast<float>(code - 8) * f16_to_f32(scale);
     }
   }

@@ -357,7 +357,7 @@ constexpr auto no_scratch = [](const device::Caps&, const Problem&) { return siz
 
 // Gated in one where a device would: f32 stays with the CPU's steps and their rounding.
 bool multiplies(const device::Caps& /*caps*/, const MatmulProblem& p) {
-  return !p.gated || p.out_type == DType::kBF16;
+  return !p.normed && (!p.gated || p.out_type == DType::kBF16);
 }
 
 void take_rows(const TakeTokensParams& p) {

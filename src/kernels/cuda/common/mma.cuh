@@ -25,6 +25,12 @@ __device__ __forceinline__ uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   return d;
 }
 
+__device__ __forceinline__ uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
 // Low half `low`, high half `high`, rounded to nearest even.
 __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   uint32_t d;
@@ -49,6 +55,18 @@ __device__ __forceinline__ uint32_t e4m3_odd(uint32_t word) {
 inline constexpr uint32_t kTwoTo120 = 0x7b807b80u;
 inline constexpr uint32_t kTwoTo100 = 0x71807180u;
 inline constexpr float kTwoTo20 = 1048576.0f;
+
+// Int8 bytes as bf16, exact: low bits and sign are put into the mantissas of 128 and of 128 or 256,
+// whose difference the number is. Bytes 0 and 2 of the word:
+__device__ __forceinline__ uint32_t int8_even(uint32_t word) {
+  uint32_t d;
+  asm("sub.rn.bf16x2 %0, %1, %2;"
+      : "=r"(d)
+      : "r"((word & 0x007f007fu) | 0x43004300u), "r"((word & 0x00800080u) | 0x43004300u));
+  return d;
+}
+// Bytes 1 and 3:
+__device__ __forceinline__ uint32_t int8_odd(uint32_t word) { return int8_even(word >> 8); }
 
 // 2^33: what is left of 4-bit codes (below) when the other operand was scaled by 2^100.
 inline constexpr float kTwoTo33 = 8589934592.0f;
@@ -75,6 +93,17 @@ __device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "r"(address)
+               : "memory");
+  return v;
+}
+
+// Four 8x8 matrices of 16-bit elements, each a column-fragment register; lane l names row l % 8 of
+// matrix l / 8.
+__device__ __forceinline__ uint4 load_matrices(uint32_t row_address) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(row_address)
                : "memory");
   return v;
 }

@@ -45,21 +45,25 @@ __global__ void __launch_bounds__(kThreads) int8_kernel(RandomWeightsParams p) {
   }
 }
 
-// Word `word` of the codes of block (tile, group): four inputs of each of two rows, in the order of
-// int4_pack.h.
+// Word `word` of the codes of block (tile, group): two pairs of inputs of each of two rows, in the
+// order of int4_pack.h.
 __device__ uint32_t code_word(const RandomWeightsParams& p, int64_t tile, int64_t group, int word) {
   const int half = word / 128;
   const int g = word / 16 % 8;
   const int t = word / 4 % 4;
-  const int input = 32 * t + 16 * (half ^ (t >> 1)) + 4 * (word % 4);
+  const int input = 64 * half + 16 * (word % 4) + 2 * t;
   uint32_t packed = 0;
   for (int upper = 0; upper < 2; ++upper) {
     const int64_t row = tile * kInt4TileRows + g + 8 * upper;
-    const auto first = static_cast<uint64_t>(row * p.columns + group * kInt4Group + input);
-    const uint64_t bits = counter_bits(p.key, first / 4);
-    for (int lane = 0; lane < 4; ++lane) {
-      const int code = 8 + __float2int_rn(__fmul_rn(7.0f, signed_unit(bits, lane)));
-      packed |= static_cast<uint32_t>(code) << (4 * (upper + 2 * (lane >> 1)) + 16 * (lane & 1));
+    for (int pair = 0; pair < 2; ++pair) {
+      const auto first =
+          static_cast<uint64_t>(row * p.columns + group * kInt4Group + input + 8 * pair);
+      const uint64_t bits = counter_bits(p.key, first / 4);
+      for (int i = 0; i < 2; ++i) {
+        const float unit = signed_unit(bits, static_cast<int>(first % 4) + i);
+        const int code = 8 + __float2int_rn(__fmul_rn(7.0f, unit));
+        packed |= static_cast<uint32_t>(code) << (4 * (upper + 2 * pair) + 16 * i);
+      }
     }
   }
   return packed;

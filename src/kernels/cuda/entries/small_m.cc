@@ -15,10 +15,13 @@ Status matmul_small_m(const MatmulParams& p, device::Stream& stream) {
     SmallMArgs a;
     a.x = static_cast<const std::byte*>(p.x.data) + row * x_bytes;
     a.x_stride = p.x.stride;
+    a.norm_weight = problem.normed ? p.norm_weight : nullptr;
+    a.norm_eps = p.norm_eps;
     a.weight = p.weight;
-    a.format = problem.layout == WeightLayout::kInt4Groups    ? SmallMWeight::kInt4G128
-               : problem.layout == WeightLayout::kFp8Channels ? SmallMWeight::kFp8
-                                                              : SmallMWeight::kBF16;
+    a.format = problem.layout == WeightLayout::kInt4Groups     ? SmallMWeight::kInt4G128
+               : problem.layout == WeightLayout::kInt8Channels ? SmallMWeight::kInt8
+               : problem.layout == WeightLayout::kFp8Channels  ? SmallMWeight::kFp8
+                                                               : SmallMWeight::kBF16;
     a.scale = p.scale;
     a.epilogue = problem.gated ? SmallMEpilogue::kSiluMul : SmallMEpilogue::kNone;
     a.bias = p.bias;

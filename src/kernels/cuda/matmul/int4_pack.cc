@@ -1,5 +1,6 @@
 #include "kernels/cuda/matmul/int4_pack.h"
 
+#include <array>
 #include <cstring>
 
 namespace pelton::kernels::cuda {
@@ -8,35 +9,24 @@ namespace {
 
 int64_t tiles_of(int64_t n) { return (n + kInt4TileRows - 1) / kInt4TileRows; }
 
-// The word that lane `lane` extracts as number `word` of half `half`.
-template <typename CodeAt>
-uint32_t pack_word(int half, int lane, int word, const CodeAt& code_at) {
-  const int g = lane / 4;
-  const int t = lane % 4;
-  uint32_t packed = 0;
-  for (int s = 0; s < 8; ++s) {
-    const int row = g + 8 * (s & 1);
-    const int input = 32 * t + 16 * (half ^ (t >> 1)) + 4 * word + 2 * ((s >> 1) & 1) + (s >> 2);
-    packed |= static_cast<uint32_t>(code_at(row, input) & 15) << (4 * (s & 3) + 16 * (s >> 2));
-  }
-  return packed;
-}
-
-// The same of a whole tile, whose rows lie `stride` bytes apart: four inputs of each of two rows
-// are interleaved at once.
+// A block of a tile whose 16 rows lie `stride` bytes apart: pairs of inputs of two rows at once.
 void pack_whole(const uint8_t* codes, int64_t stride, std::byte* block) {
   for (int item = 0; item < 256; ++item) {
     const int half = item / 128;
     const int g = item / 16 % 8;
     const int t = item / 4 % 4;
-    const uint8_t* at = codes + g * stride + 32 * t + 16 * (half ^ (t >> 1)) + 4 * (item % 4);
-    uint32_t lower;
-    uint32_t upper;
-    std::memcpy(&lower, at, sizeof lower);
-    std::memcpy(&upper, at + 8 * stride, sizeof upper);
-    const uint32_t pairs = (lower & 0x0F0F0F0Fu) | (upper & 0x0F0F0F0Fu) << 4;
+    const uint8_t* at = codes + g * stride + 64 * half + 16 * (item % 4) + 2 * t;
+    const auto pair = [&](int first) {
+      uint16_t lower;
+      uint16_t upper;
+      std::memcpy(&lower, at + first, sizeof lower);
+      std::memcpy(&upper, at + 8 * stride + first, sizeof upper);
+      return static_cast<uint32_t>((lower & 0x0F0F) | (upper & 0x0F0F) << 4);
+    };
+    const uint32_t near = pair(0);
+    const uint32_t far = pair(8);
     const uint32_t word =
-        (pairs & 0xFF0000FFu) | (pairs >> 8 & 0x0000FF00u) | (pairs << 8 & 0x00FF0000u);
+        (near & 0xFF) | (far & 0xFF) << 8 | (near & 0xFF00) << 8 | (far & 0xFF00) << 16;
     std::memcpy(block + 4 * item, &word, sizeof word);
   }
 }
@@ -60,10 +50,14 @@ void int4_pack(std::span<const uint8_t> codes, std::span<const uint16_t> scales,
       if ((tile + 1) * kInt4TileRows <= n) {
         pack_whole(codes.data() + tile * kInt4TileRows * k + group * kInt4Group, k, block);
       } else {
-        for (int item = 0; item < 256; ++item) {
-          const uint32_t word = pack_word(item / 128, item / 4 % 32, item % 4, code_at);
-          std::memcpy(block + 4 * item, &word, sizeof word);
+        std::array<uint32_t, 256> words = {};
+        for (int row = 0; row < kInt4TileRows; ++row) {
+          for (int input = 0; input < kInt4Group; ++input) {
+            const Int4Place at = int4_place(row, input);
+            words[at.byte / 4] |= static_cast<uint32_t>(code_at(row, input) & 15) << at.bit;
+          }
         }
+        std::memcpy(block, words.data(), sizeof words);
       }
       for (int row = 0; row < kInt4TileRows; ++row) {
         const int64_t j = tile * kInt4TileRows + row;

@@ -11,6 +11,9 @@
 // 90 KB in flight. Where n alone fills the chip badly, two blocks of a cluster halve K
 // (`small_m_split`). W is read once, x once per 64 output rows (from L2).
 //
+// With `norm_weight`, x are f32 rows and W multiplies their RMS norms, rounded to bf16: each block
+// makes these of its own in shared memory, with the order of sums of elementwise/norm.cu.
+//
 // Numerics: BF16 operands, FP32 accumulation by the matrix units. Int4 sums each group of 128
 // alone, on codes as they lie (0 to 15), takes eight times the sum of x off, and adds it, scaled,
 // in FP32. The order of every sum is a function of (format, n, k, epilogue) alone, so a row's bits
@@ -30,18 +33,21 @@ namespace pelton::kernels::cuda {
 enum class SmallMWeight : uint8_t {
   kBF16,      // [n][k] bf16, rows contiguous; k a multiple of 8
   kFp8,       // [n][k] E4M3 without NaN, rows contiguous; k a multiple of 16; scale [n] required
+  kInt8,      // [n][k] int8, likewise
   kInt4G128,  // blocks of int4_pack.h; k a multiple of 128
 };
 
 enum class SmallMEpilogue : uint8_t { kNone, kSiluMul };
 
 struct SmallMArgs {
-  const void* x = nullptr;       // [m][k] bf16; with FP8 and int4 weights |x| < 2^28
-  int64_t x_stride = 0;          // elements between rows, a multiple of 8
+  const void* x = nullptr;             // [m][k] bf16; with FP8 and int4 weights |x| < 2^28
+  int64_t x_stride = 0;                // elements between rows, a multiple of 8
+  const float* norm_weight = nullptr;  // [k], 16-byte aligned, optional
+  float norm_eps = 0.0f;
   const void* weight = nullptr;  // 16-byte aligned
   SmallMWeight format = SmallMWeight::kBF16;
   SmallMEpilogue epilogue = SmallMEpilogue::kNone;
-  const float* scale = nullptr;    // [n], FP8 only
+  const float* scale = nullptr;    // [n], FP8 and int8 only
   const float* bias = nullptr;     // [n], optional
   const void* residual = nullptr;  // [m][n] of out's type and stride, optional; may be out itself
   void* out = nullptr;             // [m][n], with kSiluMul [m][n / 2]
@@ -55,6 +61,8 @@ struct SmallMArgs {
 
 // Blocks that share K for this shape: 1 or 2. Part of the numerics, so no property of m.
 int small_m_split(const SmallMArgs& args);
+// Whether norms of m rows of k fit into a block's shared memory.
+bool small_m_fits_norm(int64_t m, int64_t k);
 // m = 0 is supported and launches nothing. x and weight must be 16-byte aligned.
 bool supports(const SmallMArgs& args);
 // Needs no workspace. cudaErrorNotSupported where supports() is false.

@@ -17,6 +17,11 @@ struct SmallMParams {
   CUtensorMap x_map;        // [m][k] bf16
   CUtensorMap weight_map;   // [n][k]; unused for int4
   const std::byte* blocks;  // int4
+  const float* x_rows;      // [m][k], normed
+  int64_t x_stride;
+  const float* norm_weight;
+  float norm_eps;
+  uint32_t norm_bytes;  // of shared memory for the normed rows
   const float* scale;
   const float* bias;
   const void* residual;
@@ -24,6 +29,7 @@ struct SmallMParams {
   int64_t out_stride;
   int32_t m;
   int32_t n;
+  int32_t k;
   int32_t units;        // tiles of 16 rows; with silu, pairs of a gate and an up tile
   int32_t k_boxes;      // boxes of 128 bytes (int4: groups of 128) along K
   int32_t depth;        // stages of a slice
@@ -47,6 +53,7 @@ struct SmallMShape {
   static constexpr int kBlocks = columns / 8;  // column blocks of the matrix instruction
   static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
   static constexpr bool kIsInt4 = format == SmallMWeight::kInt4G128;
+  static constexpr bool kIsInt8 = format == SmallMWeight::kInt8;
   static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;  // k of one box
   static constexpr int kXBoxes = kBoxInputs / 64;
   static constexpr int kXBoxBytes = columns * 128;
@@ -62,10 +69,11 @@ struct SmallMShape {
 
   static constexpr int stage_bytes(int tiles) { return kXBytes + tiles * kTileBytes; }
   // Stages of one slice of K; each slice has a ring of its own.
-  static constexpr int depth(int tiles, int budget) {
-    const int stages = (budget - kFixedBytes) / stage_bytes(tiles);
+  static constexpr int depth_of(int bytes, int budget) {
+    const int stages = (budget - kFixedBytes) / bytes;
     return (stages < kMaxStages ? stages : kMaxStages) / kSlices;
   }
+  static constexpr int depth(int tiles, int budget) { return depth_of(stage_bytes(tiles), budget); }
   static constexpr int shared_bytes(int tiles, int depth) {
     return kFixedBytes + kSlices * depth * stage_bytes(tiles);
   }
@@ -73,9 +81,9 @@ struct SmallMShape {
 };
 
 // Where lane 4 g + t begins to read in a stage. It takes 16 consecutive inputs of a box of 64, two
-// halves of 16 of a box of 128; of these, lanes t >= 2 take the second half first, which keeps
-// shared memory banks apart. The other 16-byte chunks it takes are at these addresses xor a
-// constant.
+// halves of 16 of a box of 128 bytes; of these, lanes t >= 2 take the second half first, which
+// keeps shared memory banks apart. The other 16-byte chunks it takes are at these addresses xor a
+// constant. Int4 takes x in the order of k, as int4_pack.h has W: half h is the box of 64 h.
 template <SmallMWeight format, int columns>
 struct LaneOffsets {
   using S = SmallMShape<format, columns>;
@@ -83,11 +91,13 @@ struct LaneOffsets {
   uint32_t w;
   uint32_t scale;
 
-  __device__ __forceinline__ explicit LaneOffsets(int lane) {
+  // `x_box`: bytes between boxes of 64 inputs of x.
+  __device__ __forceinline__ LaneOffsets(int lane, uint32_t x_box) {
     const int g = lane >> 2;
     const int t = lane & 3;
-    x = S::kIsBF16 ? swizzled(g, 2 * t)
-                   : (t >> 1) * S::kXBoxBytes + swizzled(g, (t & 1) * 4 + 2 * (t >> 1));
+    x = S::kIsBF16   ? swizzled(g, 2 * t)
+        : S::kIsInt4 ? swizzled(lane & 7, lane >> 3)
+                     : (t >> 1) * x_box + swizzled(g, (t & 1) * 4 + 2 * (t >> 1));
     w = S::kIsInt4 ? lane * 16 : swizzled(g, 2 * t + (S::kIsBF16 ? 0 : t >> 1));
     scale = 1024 + 2 * g;
   }
@@ -104,14 +114,18 @@ struct HalfBox {
   uint4 w[S::kWarpTiles][kWLoads];  // int4: of both rows; else of row g and of row g + 8
   float scale[S::kWarpTiles][2];    // int4, of rows g and g + 8
 
-  __device__ __forceinline__ void load(int h, uint32_t x_at, uint32_t w_at,
+  __device__ __forceinline__ void load(int h, uint32_t x_at, uint32_t x_box, uint32_t w_at,
                                        const LaneOffsets<format, columns>& lane, int row_group,
                                        int tiles) {
 #pragma unroll
     for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
       for (int i = 0; i < S::kXBoxes; ++i) {
-        x[n][i] = load_shared_16(((x_at + lane.x) ^ (16 * (S::kXBoxes * h + i))) + 1024 * n);
+        if constexpr (S::kIsInt4) {
+          x[n][i] = load_matrices(((x_at + lane.x) ^ (64 * i)) + x_box * h + 1024 * n);
+        } else {
+          x[n][i] = load_shared_16(((x_at + lane.x) ^ (16 * (S::kXBoxes * h + i))) + 1024 * n);
+        }
       }
     }
 #pragma unroll
@@ -159,7 +173,7 @@ struct WarpSums {
     } else if constexpr (S::kIsInt4) {
       add_int4(h, half);
     } else {
-      add_fp8(half);
+      add_bytes(half);
     }
   }
 
@@ -228,7 +242,7 @@ struct WarpSums {
     }
   }
 
-  __device__ __forceinline__ void add_fp8(const HalfBox<format, columns>& half) {
+  __device__ __forceinline__ void add_bytes(const HalfBox<format, columns>& half) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       uint32_t b[S::kBlocks][2];
@@ -238,17 +252,21 @@ struct WarpSums {
         const uint4 x = half.x[n][j / 2];
         const uint32_t first = word_of(x, 2 * (j % 2));
         const uint32_t second = word_of(x, 2 * (j % 2) + 1);
-        b[n][0] = multiply_bf16x2(__byte_perm(first, second, 0x5410), kTwoTo100);
-        b[n][1] = multiply_bf16x2(__byte_perm(first, second, 0x7632), kTwoTo100);
+        b[n][0] = __byte_perm(first, second, 0x5410);
+        b[n][1] = __byte_perm(first, second, 0x7632);
+        if constexpr (!S::kIsInt8) {
+          b[n][0] = multiply_bf16x2(b[n][0], kTwoTo100);
+          b[n][1] = multiply_bf16x2(b[n][1], kTwoTo100);
+        }
       }
 #pragma unroll
       for (int i = 0; i < S::kWarpTiles; ++i) {
         const uint32_t low = word_of(half.w[i][0], j);
         const uint32_t high = word_of(half.w[i][1], j);
-        const uint32_t a0 = e4m3_even(low);
-        const uint32_t a1 = e4m3_even(high);
-        const uint32_t a2 = e4m3_odd(low);
-        const uint32_t a3 = e4m3_odd(high);
+        const uint32_t a0 = S::kIsInt8 ? int8_even(low) : e4m3_even(low);
+        const uint32_t a1 = S::kIsInt8 ? int8_even(high) : e4m3_even(high);
+        const uint32_t a2 = S::kIsInt8 ? int8_odd(low) : e4m3_odd(low);
+        const uint32_t a3 = S::kIsInt8 ? int8_odd(high) : e4m3_odd(high);
 #pragma unroll
         for (int n = 0; n < S::kBlocks; ++n) mma_bf16(acc[i][n], a0, a1, a2, a3, b[n][0], b[n][1]);
       }
@@ -262,6 +280,7 @@ __device__ __forceinline__ void finish_element(const SmallMParams& p, float sum,
                                                int column) {
   const auto linear = [&](float value, int j) {
     if constexpr (format == SmallMWeight::kFp8) value *= p.scale[j] * kTwoTo20;
+    if constexpr (format == SmallMWeight::kInt8) value *= p.scale[j];
     if constexpr (format == SmallMWeight::kInt4G128) value *= kTwoTo33;
     return p.bias != nullptr ? value + p.bias[j] : value;
   };
@@ -326,7 +345,7 @@ struct SmallMRings {
 // Fills the rings of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane
 // i brings tile i of W, the lanes behind them the m rows of x and no more: rows cost the copy
 // engine time. What the rows behind them hold reaches no output.
-template <SmallMWeight format, int columns>
+template <SmallMWeight format, int columns, bool normed>
 __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan& span,
                                         SmallMRings rings, uint32_t full, uint32_t empty, int slice,
                                         int lane) {
@@ -339,7 +358,9 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
 
   const auto copy_weights = [&](int tiles, int row, int box, int stage) {
     const uint32_t barrier = full + 8 * stage;
-    if (lane == 0) barrier_arrive_expect(barrier, S::kXBoxes * 128 * p.m + tiles * S::kTileBytes);
+    if (lane == 0) {
+      barrier_arrive_expect(barrier, (normed ? 0 : S::kXBoxes * 128 * p.m) + tiles * S::kTileBytes);
+    }
     __syncwarp();
     if (lane < tiles) {
       const uint32_t to = rings.w + stage * p.tile_bytes + lane * S::kTileBytes;
@@ -353,7 +374,7 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
   };
   const auto copy_x = [&](int box, int stage) {
     const int i = lane - S::kTiles;
-    if (i >= 0 && i < S::kXBoxes) {
+    if (!normed && i >= 0 && i < S::kXBoxes) {
       tile_copy_2d(rings.x + stage * S::kXBytes + i * S::kXBoxBytes, &p.x_map,
                    span.box_at(box) * S::kBoxInputs + 64 * i, 0, full + 8 * stage, policy);
     }
@@ -391,7 +412,73 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
   }
 }
 
-template <SmallMWeight format, int columns, int split>
+// RMS norms of the m rows as bf16 into shared memory, laid out like boxes of x that are m rows
+// high; behind k zeros up to a whole box. By the 256 consumers. The order of sums is that of
+// elementwise/norm.cu, whose block has a thread for four elements: a thread here takes the place of
+// several.
+__device__ __forceinline__ void normalise_rows(const SmallMParams& p, std::byte* to, float* partial,
+                                               int inputs, int thread) {
+  constexpr int kThreads = 256;
+  constexpr int kHeld = 2;
+  const int chunks = inputs / 8;
+  float4 weight[kHeld][2];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int at = 8 * (thread + kThreads * i);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      weight[i][j] = at < p.k ? *reinterpret_cast<const float4*>(p.norm_weight + at + 4 * j)
+                              : make_float4(0, 0, 0, 0);
+    }
+  }
+  wait_prerequisites();
+  const int virtual_threads = min(max((p.k / 4 + 31) / 32 * 32, 32), 1024);
+  const int warps = virtual_threads / 32;
+  const int lane = thread % 32;
+  for (int row = 0; row < p.m; ++row) {
+    const float* from = p.x_rows + row * p.x_stride;
+    for (int v = thread; v < virtual_threads; v += kThreads) {
+      float squares = 0;
+      for (int at = 4 * v; at < p.k; at += 4 * virtual_threads) {
+        const float4 x = *reinterpret_cast<const float4*>(from + at);
+        squares = fmaf(x.x, x.x, squares);
+        squares = fmaf(x.y, x.y, squares);
+        squares = fmaf(x.z, x.z, squares);
+        squares = fmaf(x.w, x.w, squares);
+      }
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+      if (lane == 0) partial[v / 32] = squares;
+    }
+    named_sync(1, kThreads);
+    float sum = lane < warps ? partial[lane] : 0.0f;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+    const float scale = 1.0f / sqrtf(sum / static_cast<float>(p.k) + p.norm_eps);
+    int held = 0;
+    for (int chunk = thread; chunk < chunks; chunk += kThreads, ++held) {
+      const int at = 8 * chunk;
+      uint32_t words[4] = {};
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        if (at >= p.k) break;
+        const float4 x = *reinterpret_cast<const float4*>(from + at + 4 * j);
+        const float4 w = held == 0   ? weight[0][j]
+                         : held == 1 ? weight[1][j]
+                                     : *reinterpret_cast<const float4*>(p.norm_weight + at + 4 * j);
+        words[2 * j] = pack_bf16x2(__fmul_rn(__fmul_rn(x.x, scale), w.x),
+                                   __fmul_rn(__fmul_rn(x.y, scale), w.y));
+        words[2 * j + 1] = pack_bf16x2(__fmul_rn(__fmul_rn(x.z, scale), w.z),
+                                       __fmul_rn(__fmul_rn(x.w, scale), w.w));
+      }
+      *reinterpret_cast<uint4*>(to + (at / 64) * 128 * p.m + swizzled(row, at % 64 / 8)) =
+          make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    named_sync(1, kThreads);  // the sums have been read, and at last: the rows are there
+  }
+}
+
+template <SmallMWeight format, int columns, int split, bool normed>
 __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, columns == 8 ? 2 : 1)
     small_m_kernel(const __grid_constant__ SmallMParams p) {
   using S = SmallMShape<format, columns>;
@@ -399,7 +486,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   const int stages = S::kSlices * p.depth;
   SmallMRings rings;
   rings.x = (shared_address(shared) + 1023) & ~1023u;
-  rings.w = rings.x + stages * S::kXBytes;
+  rings.w = rings.x + (normed ? p.norm_bytes : stages * S::kXBytes);
   float* const partials =
       reinterpret_cast<float*>(shared + (rings.w - shared_address(shared)) + stages * p.tile_bytes);
   float* const received = partials + S::kSlices * S::kPartialFloats;
@@ -428,7 +515,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
 
   const SmallMSpan span = small_m_span<S::kTiles, split>(p, rank);
   if (warp >= S::kConsumers / 32) {
-    produce<format, columns>(p, span, rings, full, empty, warp - S::kConsumers / 32, lane);
+    produce<format, columns, normed>(p, span, rings, full, empty, warp - S::kConsumers / 32, lane);
     return;
   }
 
@@ -438,7 +525,12 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   const uint32_t peer_arrived = split > 1 ? peer_address(arrived, rank ^ 1) : 0;
   const uint32_t peer_taken = split > 1 ? peer_address(taken, rank ^ 1) : 0;
 
-  const LaneOffsets<format, columns> offsets(lane);
+  const uint32_t x_box = normed ? 128 * p.m : S::kXBoxBytes;
+  const LaneOffsets<format, columns> offsets(lane, x_box);
+  if constexpr (normed) {
+    normalise_rows(p, shared + (rings.x - shared_address(shared)), partials,
+                   p.k_boxes * S::kBoxInputs, static_cast<int>(threadIdx.x));
+  }
   int next = 0;  // stage of the slice
   uint32_t parity = 0;
   for (int pass = 0; pass < span.passes; ++pass) {
@@ -449,7 +541,8 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     for (int box = slice; box < span.boxes; box += S::kSlices) {
       const int stage = slice * p.depth + next;
       barrier_wait(full + 8 * stage, parity);
-      const uint32_t x = rings.x + stage * S::kXBytes;
+      const uint32_t x =
+          rings.x + (normed ? span.box_at(box) * S::kXBoxes * x_box : stage * S::kXBytes);
       const uint32_t w = rings.w + stage * p.tile_bytes;
       const auto release = [&] {
         __syncwarp();
@@ -458,14 +551,14 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       if (row_group < tiles) {
         HalfBox<format, columns> first;
         HalfBox<format, columns> second;
-        first.load(0, x, w, offsets, row_group, tiles);
+        first.load(0, x, x_box, w, offsets, row_group, tiles);
         if constexpr (columns == 8) {  // registers suffice for both
-          second.load(1, x, w, offsets, row_group, tiles);
+          second.load(1, x, x_box, w, offsets, row_group, tiles);
           release();
           sums.add(0, first);
         } else {
           sums.add(0, first);
-          second.load(1, x, w, offsets, row_group, tiles);
+          second.load(1, x, x_box, w, offsets, row_group, tiles);
           release();
         }
         sums.add(1, second);

@@ -32,6 +32,9 @@ Status random_weights(const RandomWeightsParams& /*params*/, device::Stream& /*s
 Status matmul_small_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }
+Status matmul_wide_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
 Status matmul_gemm(const MatmulParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status matmul_gemm_codes(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();

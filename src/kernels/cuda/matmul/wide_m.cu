@@ -1,0 +1,60 @@
+#include "kernels/cuda/matmul/int4_pack.h"
+#include "kernels/cuda/matmul/wide_m.h"
+#include "kernels/cuda/matmul/wide_m_launch.h"
+
+namespace pelton::kernels::cuda {
+
+namespace {
+
+int columns_of(int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : 128; }
+
+bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+bool fits_format(const SmallMArgs& a) {
+  switch (a.format) {
+    case SmallMWeight::kBF16:
+      return a.k % 8 == 0;
+    case SmallMWeight::kFp8:
+    case SmallMWeight::kInt8:
+      return a.k % 16 == 0 && a.scale != nullptr;
+    case SmallMWeight::kInt4G128:
+      return a.k % kInt4Group == 0 && (a.epilogue == SmallMEpilogue::kNone || a.n % 32 == 0);
+  }
+  return false;
+}
+
+}  // namespace
+
+size_t wide_m_workspace(int64_t m) {
+  constexpr size_t kParts = 2 * kWideMBlocks;  // a block begins and ends within a unit
+  return kParts * 128 * static_cast<size_t>(columns_of(m)) * sizeof(float);
+}
+
+size_t wide_m_counters(int64_t n) { return static_cast<size_t>((n + 63) / 64) * sizeof(unsigned); }
+
+bool supports(const WideMArgs& args) {
+  const SmallMArgs& a = args.product;
+  if (a.m < 0 || a.m > kWideMColumns || a.n < 1 || a.k < 1) return false;
+  if (a.epilogue == SmallMEpilogue::kSiluMul && a.n % 2 != 0) return false;
+  return fits_format(a) && aligned(a.x) && aligned(a.weight) && aligned(args.workspace) &&
+         args.workspace != nullptr && args.counters != nullptr && a.x_stride % 8 == 0 &&
+         a.x_stride >= a.k;
+}
+
+cudaError_t launch_wide_m(const WideMArgs& a, cudaStream_t stream) {
+  if (!supports(a)) return cudaErrorNotSupported;
+  if (a.product.m == 0) return cudaSuccess;
+  switch (a.product.format) {
+    case SmallMWeight::kBF16:
+      return launch_wide_m_bf16(a, stream);
+    case SmallMWeight::kFp8:
+      return launch_wide_m_fp8(a, stream);
+    case SmallMWeight::kInt8:
+      return launch_wide_m_int8(a, stream);
+    case SmallMWeight::kInt4G128:
+      return launch_wide_m_int4(a, stream);
+  }
+  return cudaErrorNotSupported;
+}
+
+}  // namespace pelton::kernels::cuda
