@@ -17,7 +17,8 @@ std::vector<int32_t> decode_buckets(int32_t max_rows) {
 }
 
 size_t planned_graph_bytes(int32_t max_rows, int32_t layers) {
-  // A graph's kernels and their parameters, as the driver keeps them; measured and rounded up.
+  // A graph's kernels and their parameters, as the driver keeps them: an estimate, meant to be
+  // high.
   constexpr size_t kGraph = size_t{64} << 10;
   constexpr size_t kLayer = size_t{16} << 10;
   return decode_buckets(max_rows).size() * (kGraph + kLayer * static_cast<size_t>(layers));
