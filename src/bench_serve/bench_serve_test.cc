@@ -347,9 +347,15 @@ TEST(Target, ReadsUrls) {
   EXPECT_EQ(route(*parse_url("http://h/x/y/"), false), "/x/y/v1/completions");
   EXPECT_EQ(parse_url("http://[::1]:80")->host, "::1");
   EXPECT_EQ(parse_url("http://h")->port, "80");
+  EXPECT_FALSE(plain->https);
+  const auto secure = parse_url("https://h/x/v1");
+  ASSERT_TRUE(secure.ok());
+  EXPECT_TRUE(secure->https);
+  EXPECT_EQ(secure->port, "443");
+  EXPECT_EQ(secure->base, "/x");
   for (const char* url : {"", "http://", "http://:80", "http://h:0", "http://h:65536", "http://h:x",
-                          "http://u@h", "http://h/?a", "http://h h", "http://[::1",
-                          "http://h:", "http://h\r\nx", "http://[::1]x", "https://h"})
+                          "http://u@h", "http://h/?a", "http://h h", "http://[::1", "http://h:",
+                          "http://h\r\nx", "http://[::1]x", "https://", "https://h:0", "ftp://h"})
     EXPECT_FALSE(parse_url(url).ok()) << url;
 }
 

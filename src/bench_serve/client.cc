@@ -1,5 +1,5 @@
-// Boost.Asio drives sockets and timers, Boost.Beast reads answers. The only file of this folder
-// that knows either library, and a place that turns what they throw into a status.
+// Boost.Asio drives sockets, timers and TLS, Boost.Beast reads answers. The only file of this
+// folder that knows either library, and a place that turns what they throw into a status.
 #include "bench_serve/client.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <optional>
 
 #include "base/quote.h"
+#include "base/thread_turns.h"
 #include "bench_serve/answer_reader.h"
 #include "bench_serve/sse_reader.h"
 
@@ -23,6 +25,7 @@ namespace {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
+namespace ssl = boost::asio::ssl;
 using asio::awaitable;
 using asio::ip::tcp;
 using boost::system::error_code;
@@ -43,16 +46,62 @@ Clock::duration seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
 }
 
+using SecureStream = ssl::stream<tcp::socket&>;
+
 struct Connection {
-  explicit Connection(asio::io_context& io) : socket(io), patience(io) {}
+  // `tls`: null for plain HTTP.
+  Connection(asio::io_context& io, ssl::context* tls) : socket(io), patience(io) {
+    if (tls != nullptr) secure = std::make_unique<SecureStream>(socket, *tls);
+  }
 
   tcp::socket socket;
+  std::unique_ptr<SecureStream> secure;  // over the socket
   asio::steady_timer patience;
   boost::beast::flat_buffer buffer;
   uint64_t use = 0;  // tells a late timer that its request is over
   bool expired = false;
   bool reused = false;
 };
+
+// Null when the target speaks plain HTTP.
+Result<std::unique_ptr<ssl::context>> make_tls(const Target& target) {
+  if (!target.https) return std::unique_ptr<ssl::context>();
+  auto tls = std::make_unique<ssl::context>(ssl::context::tls_client);
+  error_code ec;
+  if (target.insecure) {
+    tls->set_verify_mode(ssl::verify_none, ec);
+  } else {
+    tls->set_verify_mode(ssl::verify_peer, ec);
+    tls->set_verify_callback(ssl::host_name_verification(target.host), ec);
+    if (target.ca_file.empty()) {
+      tls->set_default_verify_paths(ec);
+    } else {
+      tls->load_verify_file(target.ca_file, ec);
+    }
+  }
+  if (ec) return invalid_argument("--cacert: " + target.ca_file + ": " + ec.message());
+  return tls;
+}
+
+// Connects and, where the target wants it, agrees on TLS.
+awaitable<error_code> open(Connection& connection, const tcp::resolver::results_type& addresses,
+                           const Target& target) {
+  error_code ec;
+  std::tie(ec, std::ignore) = co_await asio::async_connect(connection.socket, addresses, kAwait);
+  if (ec) co_return ec;
+  error_code ignored;
+  connection.socket.set_option(tcp::no_delay(true), ignored);
+  if (!connection.secure) co_return ec;
+  SSL_set_tlsext_host_name(connection.secure->native_handle(), target.host.c_str());
+  std::tie(ec) = co_await connection.secure->async_handshake(ssl::stream_base::client, kAwait);
+  co_return ec;
+}
+
+// The other side has closed: also without TLS's own farewell.
+bool is_closed(const error_code& ec) {
+  return ec == http::error::end_of_stream || ec == asio::error::connection_reset ||
+         ec == ssl::error::stream_truncated;
+}
 
 // One answer on its way in.
 struct Answer {
@@ -80,7 +129,8 @@ class Load {
   awaitable<void> serve(size_t index);
   awaitable<bool> attempt(size_t index, const std::shared_ptr<Connection>& connection);
   awaitable<error_code> send(Connection& connection, const std::string& body);
-  awaitable<bool> receive(Connection& connection, Answer* answer, bool* keep);
+  template <typename Stream>
+  awaitable<bool> receive(Stream& stream, Connection& connection, Answer* answer, bool* keep);
   std::shared_ptr<Connection> take_connection();
   void limit(const std::shared_ptr<Connection>& connection);
   void take_event(std::string_view data, Answer* answer);
@@ -95,6 +145,7 @@ class Load {
   asio::io_context io_{1};
   asio::steady_timer free_;  // cancelled when a request ends
   tcp::resolver::results_type addresses_;
+  std::unique_ptr<ssl::context> tls_;
   std::vector<std::shared_ptr<Connection>> idle_;
   AnswerReader reader_;
   Clock::time_point start_;
@@ -119,6 +170,9 @@ Result<std::vector<Record>> Load::run() {
   auto addresses = resolve(io_, options_.target);
   if (!addresses.ok()) return addresses.status();
   addresses_ = *addresses;
+  auto tls = make_tls(options_.target);
+  if (!tls.ok()) return tls.status();
+  tls_ = std::move(tls).value();
   start_ = Clock::now();
   asio::co_spawn(io_, dispatch(), kRethrow);
   io_.run();
@@ -164,7 +218,7 @@ awaitable<void> Load::serve(size_t index) {
 }
 
 std::shared_ptr<Connection> Load::take_connection() {
-  if (idle_.empty()) return std::make_shared<Connection>(io_);
+  if (idle_.empty()) return std::make_shared<Connection>(io_, tls_.get());
   auto connection = std::move(idle_.back());
   idle_.pop_back();
   connection->reused = true;
@@ -189,14 +243,12 @@ awaitable<bool> Load::attempt(size_t index, const std::shared_ptr<Connection>& c
   Record& record = records_[index];
   limit(connection);
   if (!connection->reused) {
-    auto [ec, endpoint] = co_await asio::async_connect(connection->socket, addresses_, kAwait);
+    const error_code ec = co_await open(*connection, addresses_, options_.target);
     if (ec) {
       const Outcome outcome = connection->expired ? Outcome::kTimeout : Outcome::kConnect;
       fail(record, outcome, ec.message());
       co_return false;
     }
-    error_code ignored;
-    connection->socket.set_option(tcp::no_delay(true), ignored);
   }
   if (const error_code ec = co_await send(*connection, requests_[index].body); ec) {
     if (connection->reused && !connection->expired) co_return true;
@@ -206,7 +258,13 @@ awaitable<bool> Load::attempt(size_t index, const std::shared_ptr<Connection>& c
   Answer answer;
   answer.record = &record;
   bool keep = false;
-  if (!co_await receive(*connection, &answer, &keep)) co_return true;
+  bool came = false;
+  if (connection->secure) {
+    came = co_await receive(*connection->secure, *connection, &answer, &keep);
+  } else {
+    came = co_await receive(connection->socket, *connection, &answer, &keep);
+  }
+  if (!came) co_return true;
   if (keep) idle_.push_back(connection);
   co_return false;
 }
@@ -220,37 +278,42 @@ awaitable<error_code> Load::send(Connection& connection, const std::string& body
     head += fmt::format("Authorization: Bearer {}\r\n", options_.target.api_key);
   head += "\r\n";
   const std::array<asio::const_buffer, 2> parts = {asio::buffer(head), asio::buffer(body)};
-  auto [ec, sent] = co_await asio::async_write(connection.socket, parts, kAwait);
+  error_code ec;
+  if (connection.secure) {
+    std::tie(ec, std::ignore) = co_await asio::async_write(*connection.secure, parts, kAwait);
+  } else {
+    std::tie(ec, std::ignore) = co_await asio::async_write(connection.socket, parts, kAwait);
+  }
   co_return ec;
 }
 
 // False: the kept connection was closed before a byte came.
-awaitable<bool> Load::receive(Connection& connection, Answer* answer, bool* keep) {
+template <typename Stream>
+awaitable<bool> Load::receive(Stream& stream, Connection& connection, Answer* answer, bool* keep) {
   Record& record = *answer->record;
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);
   parser.header_limit(kMaxHead);
   error_code ec;
   std::tie(ec, std::ignore) =
-      co_await http::async_read_header(connection.socket, connection.buffer, parser, kAwait);
+      co_await http::async_read_header(stream, connection.buffer, parser, kAwait);
   if (ec) {
-    const bool closed = ec == http::error::end_of_stream || ec == asio::error::connection_reset;
-    if (closed && connection.reused && !connection.expired) co_return false;
+    if (is_closed(ec) && connection.reused && !connection.expired) co_return false;
     fail_transport(record, connection, ec);
     co_return true;
   }
   record.http_status = static_cast<int>(parser.get().result_int());
-  const bool stream = parser.get()[http::field::content_type].starts_with("text/event-stream");
+  const bool events = parser.get()[http::field::content_type].starts_with("text/event-stream");
   std::array<char, kReadBytes> bytes;
   while (!parser.is_done()) {
     parser.get().body().data = bytes.data();
     parser.get().body().size = bytes.size();
     std::tie(ec, std::ignore) =
-        co_await http::async_read_some(connection.socket, connection.buffer, parser, kAwait);
+        co_await http::async_read_some(stream, connection.buffer, parser, kAwait);
     if (ec && ec != http::error::need_buffer) break;
     ec = {};
     const std::string_view got(bytes.data(), bytes.size() - parser.get().body().size);
-    if (!stream || record.http_status != 200) {
+    if (!events || record.http_status != 200) {
       answer->plain += got.substr(0, kMaxErrorBody - std::min(kMaxErrorBody, answer->plain.size()));
       continue;
     }
@@ -321,15 +384,25 @@ void Load::fail(Record& record, Outcome outcome, std::string detail) const {
 void Load::fail_transport(Record& record, const Connection& connection,
                           const error_code& ec) const {
   if (connection.expired) return fail(record, Outcome::kTimeout, "no answer within --timeout");
-  const bool cut = ec == http::error::end_of_stream || ec == http::error::partial_message ||
+  const bool cut = is_closed(ec) || ec == http::error::partial_message ||
                    ec.category() == boost::system::system_category() ||
                    ec.category() == asio::error::get_misc_category();
   fail(record, cut ? Outcome::kCut : Outcome::kMalformed, ec.message());
 }
 
-awaitable<void> get(tcp::socket& socket, const tcp::resolver::results_type& addresses,
+template <typename Stream>
+awaitable<error_code> ask(Stream& stream, const http::request<http::empty_body>& request,
+                          http::response<http::string_body>* response) {
+  boost::beast::flat_buffer buffer;
+  error_code ec;
+  std::tie(ec, std::ignore) = co_await http::async_write(stream, request, kAwait);
+  if (!ec) std::tie(ec, std::ignore) = co_await http::async_read(stream, buffer, *response, kAwait);
+  co_return ec;
+}
+
+awaitable<void> get(Connection& connection, const tcp::resolver::results_type& addresses,
                     const Target& target, const std::string& path, Result<std::string>* out) {
-  auto [ec, endpoint] = co_await asio::async_connect(socket, addresses, kAwait);
+  error_code ec = co_await open(connection, addresses, target);
   if (ec) {
     *out = io_error(host_header(target) + ": " + ec.message());
     co_return;
@@ -338,9 +411,11 @@ awaitable<void> get(tcp::socket& socket, const tcp::resolver::results_type& addr
   request.set(http::field::host, host_header(target));
   if (!target.api_key.empty()) request.set(http::field::authorization, "Bearer " + target.api_key);
   http::response<http::string_body> response;
-  boost::beast::flat_buffer buffer;
-  std::tie(ec, std::ignore) = co_await http::async_write(socket, request, kAwait);
-  if (!ec) std::tie(ec, std::ignore) = co_await http::async_read(socket, buffer, response, kAwait);
+  if (connection.secure) {
+    ec = co_await ask(*connection.secure, request, &response);
+  } else {
+    ec = co_await ask(connection.socket, request, &response);
+  }
   if (ec) {
     *out = io_error(host_header(target) + path + ": " + ec.message());
   } else if (response.result_int() != 200) {
@@ -367,6 +442,7 @@ Result<T> guarded(const Work& work) {
 
 Result<std::vector<Record>> run_load(const LoadOptions& options,
                                      const std::vector<PlannedRequest>& requests) {
+  prefer_short_turns();  // times are this thread's own: it should not wait for a core to take them
   return guarded<std::vector<Record>>([&] { return Load(options, requests).run(); });
 }
 
@@ -376,10 +452,12 @@ Result<std::string> http_get(const Target& target, const std::string& path, doub
     auto addresses = resolve(io, target);
     if (!addresses.ok()) return addresses.status();
     Result<std::string> out = io_error(host_header(target) + path + ": no answer in time");
-    tcp::socket socket(io);
+    auto tls = make_tls(target);
+    if (!tls.ok()) return tls.status();
+    Connection connection(io, tls->get());
     const std::string whole =
         target.base + path;  // outlives the coroutine, as all of its arguments
-    asio::co_spawn(io, get(socket, *addresses, target, whole, &out), kRethrow);
+    asio::co_spawn(io, get(connection, *addresses, target, whole, &out), kRethrow);
     io.run_for(seconds(timeout_s));
     return out;
   });

@@ -27,9 +27,9 @@ Result<Target> parse_url(std::string_view url) {
     return invalid_argument("--url: " + quote(url) + " " + what);
   };
   std::string_view rest = url;
-  if (take_prefix("https://", &rest))
-    return unsupported("--url: https is not spoken; measure behind the proxy that ends it");
-  take_prefix("http://", &rest);
+  Target target;
+  target.https = take_prefix("https://", &rest);
+  if (!target.https) take_prefix("http://", &rest);
   if (!visible(rest)) return wrong("holds a space or another character that no URL has");
   const size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
   std::string_view authority = rest.substr(0, slash);
@@ -37,8 +37,7 @@ Result<Target> parse_url(std::string_view url) {
   if (path.find_first_of("?#") != std::string_view::npos) return wrong("has a query");
   if (authority.find('@') != std::string_view::npos)
     return wrong("holds a user name; use --api-key-file");
-  Target target;
-  std::string_view port = "80";
+  std::string_view port = target.https ? "443" : "80";
   if (take_prefix("[", &authority)) {
     const size_t close = authority.find(']');
     if (close == std::string_view::npos) return wrong("lacks a ]");

@@ -15,10 +15,13 @@ struct Target {
   std::string port;
   std::string base;     // path before /v1, without a slash at its end
   std::string api_key;  // empty = none is sent
+  bool https = false;
+  std::string ca_file;    // PEM: whose certificates are trusted; empty = those the system trusts
+  bool insecure = false;  // whatever certificate the server shows
 };
 
-// "http://host:port/base", with or without the scheme or "/v1" at the end. IPv6 hosts stand in
-// brackets. kUnsupported for https: put a proxy before it.
+// "http://host:port/base" or "https://host:port/base", with or without "/v1" at the end; without a
+// scheme it is http. IPv6 hosts stand in brackets.
 Result<Target> parse_url(std::string_view url);
 
 // The first word of a key file, as the server reads them. The error never shows it.

@@ -108,6 +108,10 @@ Result<Setup> prepare(const BenchServeOptions& options) {
   auto target = bench_serve::parse_url(options.url);
   if (!target.ok()) return target.status();
   if (Status s = read_key(options.api_key_file, &target->api_key); !s.ok()) return s;
+  if (!target->https && (options.insecure || !options.ca_file.empty()))
+    return invalid_argument("--cacert and --insecure: the URL is not https");
+  target->ca_file = options.ca_file;
+  target->insecure = options.insecure;
   auto goals = bench_serve::parse_goals(options.goodput);
   if (!goals.ok()) return goals.status();
   auto prompts = prompts_of(options);

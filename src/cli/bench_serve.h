@@ -15,6 +15,8 @@ struct BenchServeOptions {
   std::string endpoint = "completions";  // or chat
   std::string model;                     // empty = the first that the server lists
   std::string api_key_file;
+  std::string ca_file;    // of https; empty = what the system trusts
+  bool insecure = false;  // any certificate
   bench_serve::WorkloadOptions workload;
   std::string token_ids;    // "LOW-HIGH": prompts as ids of that range
   double request_rate = 0;  // a second; 0 = all at once

@@ -339,6 +339,9 @@ Command add_bench_serve(CLI::App& program) {
   app->add_option("--endpoint", options->endpoint, "completions or chat")->capture_default_str();
   app->add_option("--model", options->model, "the first that the server lists otherwise");
   app->add_option("--api-key-file", options->api_key_file, "the key is its first word");
+  app->add_option("--cacert", options->ca_file,
+                  "of https: certificates to trust (PEM); the system's otherwise");
+  app->add_flag("--insecure", options->insecure, "of https: any certificate will do");
   add_workload(app, options.get());
   app->add_option("--request-rate", options->request_rate,
                   "open loop: requests a second, Poisson; 0 = all at once");

@@ -178,7 +178,9 @@ def test_nobody_listens(pelton):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (("--url", "https://x"), ["https"]),
+    (("--url", "https://"), ["--url"]),
+    (("--url", "http://127.0.0.1:1", "--insecure"), ["--insecure"]),
+    (("--url", "https://127.0.0.1:1", "--cacert", "/nowhere.pem"), ["--cacert", "/nowhere.pem"]),
     (("--url", "http://x:0"), ["port"]),
     ((), ["--url"]),
     (("--url", "h:1", "--endpoint", "x"), ["--endpoint"]),
