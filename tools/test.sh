@@ -88,11 +88,12 @@ run_ctest() { # run_ctest PRESET JOBS [CTEST OPTIONS...]
   say "$preset: $total tests, $bad failed, $skips skipped"
 }
 
-run_pytest() {
-  local log=$logs/e2e.log n word
-  say "black-box tests"
-  if [[ ! -x build/dev/bin/pelton ]]; then
-    say "black-box tests: build/dev/bin/pelton was not built"
+run_pytest() { # run_pytest NAME PRESET TESTS...
+  local name=$1 preset=$2 log=$logs/${1// /-}.log n word
+  shift 2
+  say "$name"
+  if [[ ! -x build/$preset/bin/pelton ]]; then
+    say "$name: build/$preset/bin/pelton was not built"
     count 0 1 0
     return
   fi
@@ -102,7 +103,7 @@ run_pytest() {
     count 0 1 0
     return
   fi
-  PELTON_BINARY=$PWD/build/dev/bin/pelton .venv/bin/python -m pytest -q -rs tests/e2e tools/dev >"$log" 2>&1
+  PELTON_BINARY=$PWD/build/$preset/bin/pelton .venv/bin/python -m pytest -q -rs "$@" >"$log" 2>&1
   local status=$?
   [[ $status -eq 0 ]] || cat "$log"
   local good=0 bad=0 skips=0
@@ -115,7 +116,7 @@ run_pytest() {
   done < <(tail -n 1 "$log" | grep -oE '[0-9]+ (passed|failed|errors?|skipped)')
   if [[ $status -ne 0 && $bad -eq 0 ]]; then bad=1; fi
   count "$good" "$bad" "$skips"
-  say "black-box tests: $good passed, $bad failed, $skips skipped"
+  say "$name: $good passed, $bad failed, $skips skipped"
 }
 
 # Each target for a while on a copy of its kept corpus, so that the repository does not grow.
@@ -198,7 +199,7 @@ if [[ $long -eq 1 ]]; then export PELTON_LONG_TESTS=1; fi
 if build dev dev; then
   single check-commands python3 tools/dev/make_commands.py build/dev/bin/pelton --check
   run_ctest dev "$jobs"
-  run_pytest
+  run_pytest "black-box tests" dev tests/e2e tools/dev
 fi
 if [[ $quick -eq 1 ]]; then finish; fi
 
@@ -207,6 +208,7 @@ export LSAN_OPTIONS=suppressions=$PWD/tools/dev/lsan.supp:print_suppressions=0
 # Tests labelled slow repeat, on large inputs, what others already cover; sanitizers leave them out.
 if build asan-ubsan asan-ubsan; then
   run_ctest asan-ubsan "$jobs" --label-exclude slow
+  run_pytest "chaos under sanitizers" asan-ubsan tests/e2e/test_chaos.py tests/e2e/test_tls.py -k "chaos or cut or at_once"
   if [[ $long -eq 1 ]]; then run_fuzz 600; else run_fuzz 20; fi
 fi
 if build tsan tsan; then run_ctest tsan 1 --label-exclude slow; fi

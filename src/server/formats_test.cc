@@ -2,6 +2,7 @@
 // everything is JSON.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -55,17 +56,26 @@ std::vector<Sse> events_of(const std::string& stream) {
   return out;
 }
 
-// The stream of `text`, cut at `cut`, that ends with `finish`.
-std::string stream_of(AnswerFormat& format, const std::string& text, size_t cut,
-                      FinishReason finish, int32_t stopped_by = -1) {
+struct Cuts {
+  size_t first = 0;
+  size_t second = std::string::npos;  // none
+};
+
+// The stream of `text`, cut at one or two places, that ends with `finish`.
+std::string stream_of(AnswerFormat& format, const std::string& text, Cuts cuts, FinishReason finish,
+                      int32_t stopped_by = -1) {
   std::string out;
   format.begin(&out);
   TokenEvent event;
   event.tokens = {1};
-  event.text = text.substr(0, cut);
+  event.text = text.substr(0, cuts.first);
   event.usage.cached_tokens = 2;
   format.delta(0, event, &out);
-  event.text = text.substr(cut);
+  if (cuts.second != std::string::npos) {
+    event.text = text.substr(cuts.first, cuts.second - cuts.first);
+    format.delta(0, event, &out);
+  }
+  event.text = text.substr(cuts.second != std::string::npos ? cuts.second : cuts.first);
   event.finish = finish;
   event.stopped_by = stopped_by;
   format.delta(0, event, &out);
@@ -141,19 +151,30 @@ TEST(ChatFormat, StreamsJoinToTheWholeAtEveryCut) {
   ASSERT_EQ(message["tool_calls"].size(), 2u);
   EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"], "{\"a\": \"ü\"}");
   EXPECT_NE(message["tool_calls"][0]["id"], message["tool_calls"][1]["id"]);
-  for (size_t cut = 0; cut <= kAnswer.size(); ++cut) {
-    if (cut < kAnswer.size() && (static_cast<unsigned char>(kAnswer[cut]) & 0xC0) == 0x80) continue;
-    std::string finish;
-    const auto fresh = make_chat_format(info_with(both()));
-    const Json joined = chat_message(stream_of(*fresh, kAnswer, cut, FinishReason::kStop), &finish);
-    EXPECT_EQ(finish, "tool_calls");
-    EXPECT_EQ(joined["content"], message["content"]) << cut;
-    EXPECT_EQ(joined["reasoning"], message["reasoning_content"]) << cut;
-    ASSERT_EQ(joined["calls"].size(), 2u) << cut;
-    for (size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(joined["calls"][i]["id"], message["tool_calls"][i]["id"]);
-      EXPECT_EQ(joined["calls"][i]["name"], message["tool_calls"][i]["function"]["name"]);
-      EXPECT_EQ(joined["calls"][i]["arguments"], message["tool_calls"][i]["function"]["arguments"]);
+  // Where a piece may end: never inside a character.
+  std::vector<size_t> places;
+  for (size_t at = 0; at <= kAnswer.size(); ++at) {
+    if (at == kAnswer.size() || (static_cast<unsigned char>(kAnswer[at]) & 0xC0) != 0x80)
+      places.push_back(at);
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    for (size_t j = i; j < std::min(places.size(), i + 12); ++j) {
+      std::string finish;
+      const auto fresh = make_chat_format(info_with(both()));
+      const Cuts cuts{.first = places[i], .second = j == i ? std::string::npos : places[j]};
+      const Json joined =
+          chat_message(stream_of(*fresh, kAnswer, cuts, FinishReason::kStop), &finish);
+      const std::string where = std::to_string(places[i]) + ", " + std::to_string(places[j]);
+      EXPECT_EQ(finish, "tool_calls");
+      EXPECT_EQ(joined["content"], message["content"]) << where;
+      EXPECT_EQ(joined["reasoning"], message["reasoning_content"]) << where;
+      ASSERT_EQ(joined["calls"].size(), 2u) << where;
+      for (size_t k = 0; k < 2; ++k) {
+        const Json& call = message["tool_calls"][k];
+        EXPECT_EQ(joined["calls"][k]["id"], call["id"]);
+        EXPECT_EQ(joined["calls"][k]["name"], call["function"]["name"]);
+        EXPECT_EQ(joined["calls"][k]["arguments"], call["function"]["arguments"]) << where;
+      }
     }
   }
 }
@@ -190,7 +211,7 @@ TEST(MessagesFormat, StreamsBlocksThatEqualTheWhole) {
   EXPECT_EQ(answer["content"][2]["input"].dump(), "{\"a\":\"ü\"}");
   for (const size_t cut : {size_t{0}, size_t{9}, size_t{30}, size_t{70}, kAnswer.size()}) {
     const auto fresh = make_messages_format(info_with(both()));
-    const auto events = events_of(stream_of(*fresh, kAnswer, cut, FinishReason::kStop));
+    const auto events = events_of(stream_of(*fresh, kAnswer, {.first = cut}, FinishReason::kStop));
     ASSERT_GE(events.size(), 4u);
     EXPECT_EQ(events.front().event, "message_start");
     EXPECT_EQ(events.front().data["message"]["usage"]["input_tokens"], 5);

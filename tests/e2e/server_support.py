@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -16,11 +17,13 @@ from support import RUNNEL
 class Server:
     """`pelton serve` on a port of its own. Ended by SIGTERM, and that it ends well is part of every test."""
 
-    def __init__(self, *arguments, model=RUNNEL):
+    def __init__(self, *arguments, model=RUNNEL, environment=None, files=None):
         self.process = subprocess.Popen(
             [str(BINARY), "serve", str(model), "--port", "0", "--threads", "1", "--served-model-name", "runnel",
              *map(str, arguments)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))))
         self.warnings = []
         line = self.process.stderr.readline()
         while line.startswith("pelton: warning: "):
@@ -28,6 +31,7 @@ class Server:
             line = self.process.stderr.readline()
         found = re.search(r"https?://127\.0\.0\.1:(\d+)", line)
         assert found, line + self.process.stderr.read()
+        self.first_line = line
         self.port = int(found.group(1))
 
     def __enter__(self):

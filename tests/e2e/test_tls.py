@@ -8,8 +8,9 @@ import subprocess
 import time
 
 import pytest
-from chaos import run_chaos
+from chaos import Accountant, run_chaos
 from chaos_client import Reader, encode
+from conftest import BINARY
 from server_support import Server
 from support import RUNNEL, refused
 
@@ -137,6 +138,44 @@ def test_clients_that_leave_cancel_their_work(server):
         time.sleep(0.002 * i)
         connection.close()
     assert server.settle()["pelton_engine_cancelled_total"] > before["pelton_engine_cancelled_total"]
+
+
+def test_idle_connections_take_as_little_as_plain_ones(files):
+    """A quarter of the plain test's number, a quarter of its memory."""
+    with TlsServer(files, "--max-connections", 700) as server:
+        accountant = Accountant(server)
+        before, idle = accountant.rss_mb(), []
+        try:
+            for i in range(500):
+                idle.append(server.connect())
+                if i % 4 == 0:
+                    idle[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    assert Reader(idle[-1]).answer().status == 200
+            taken = accountant.rss_mb() - before
+        finally:
+            for connection in idle:
+                connection.close()
+        if "asan" not in str(BINARY):
+            assert taken < 12.5, f"{taken:.1f} MB"
+        accountant.check()
+
+
+def test_the_load_generator_speaks_https(server, files, pelton):
+    url = f"https://localhost:{server.port}"
+    few = ("--num-prompts", 4, "--input-len", 5, "--output-len", 4, "--ignore-eos", "--max-concurrency", 2, "--json")
+    for trust in (("--cacert", files / "own.pem"), ("--insecure",)):
+        outcome = pelton("bench-serve", "--url", url, *few, *trust)
+        assert outcome.code == 0 and json.loads(outcome.out)["requests"]["completed"] == 4, outcome.err
+    # A certificate of somebody else, and one that nobody vouches for.
+    for trust in (("--cacert", files / "other.pem"), ()):
+        outcome = pelton("bench-serve", "--url", url, *few, "--model", "m", *trust)
+        assert outcome.code == 1 and json.loads(outcome.out)["requests"]["errors"] == {"connect": 4}, outcome.err
+        assert "certificate" in outcome.err
+    # The name counts too.
+    outcome = pelton("bench-serve", "--url", f"https://127.0.0.2:{server.port}", *few, "--cacert", files / "own.pem")
+    assert outcome.code == 1
+    outcome = pelton("bench-serve", "--url", f"http://localhost:{server.port}", *few, "--model", "m")
+    assert outcome.code == 1
 
 
 def test_chaos_over_tls(files):

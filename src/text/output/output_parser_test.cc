@@ -61,12 +61,17 @@ Parsed parse(const std::vector<std::string>& parts, const OutputOptions& options
   return parsed;
 }
 
-// In one piece, in two at every place, and byte by byte.
+// In one piece, in three at every pair of places, and byte by byte.
 void expect_parsed(const std::string& text, const OutputOptions& options, const Parsed& expected) {
   EXPECT_EQ(parse({text}, options), expected) << text;
-  for (size_t cut = 1; cut < text.size(); ++cut)
-    ASSERT_EQ(parse({text.substr(0, cut), text.substr(cut)}, options), expected)
-        << text << " cut at " << cut;
+  for (size_t cut = 1; cut < text.size(); ++cut) {
+    for (size_t next = cut; next < text.size(); ++next) {
+      ASSERT_EQ(
+          parse({text.substr(0, cut), text.substr(cut, next - cut), text.substr(next)}, options),
+          expected)
+          << text << " cut at " << cut << " and " << next;
+    }
+  }
   std::vector<std::string> bytes;
   for (const char c : text) bytes.emplace_back(1, c);
   ASSERT_EQ(parse(bytes, options), expected) << text << " byte by byte";
