@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +16,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "base/thread_pool.h"
+#include "base/thread_turns.h"
 #include "base/utf8.h"
 
 namespace pelton {
@@ -30,6 +34,20 @@ TEST(ThreadPool, RunsEachItemOnce) {
       for (const auto& count : seen) EXPECT_EQ(count.load(), 1);
     }
   }
+}
+
+TEST(ThreadTurns, AreShortForTheThreadThatAsks) {
+  std::thread([] {
+    const uint64_t before = turn_nanoseconds();
+    const int policy = sched_getscheduler(0);
+    const int nice = getpriority(PRIO_PROCESS, 0);
+    prefer_short_turns();
+    EXPECT_EQ(sched_getscheduler(0), policy);
+    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), nice);
+    EXPECT_EQ(turn_nanoseconds(), std::min<uint64_t>(before, 100'000));
+  }).join();
+  const uint64_t own = turn_nanoseconds();
+  EXPECT_TRUE(own == 0 || own > 100'000) << own;
 }
 
 TEST(ThreadPool, ManySmallJobs) {

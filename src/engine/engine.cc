@@ -151,6 +151,7 @@ Result<RequestId> Engine::accept(Request request, EventSink sink) {
   list_bytes_ += list_bytes;
   ++metrics_.requests;
   metrics_.prompt_tokens += prompt_tokens;
+  show_metrics();
   return id;
 }
 
@@ -317,15 +318,21 @@ void Engine::verify_integrity() {
 }
 
 EngineMetrics Engine::metrics() const {
-  const std::lock_guard lock(mutex_);
-  EngineMetrics metrics = metrics_;
-  metrics.scheduler = scheduler_->stats();
-  metrics.graph_replays = runner_->graphs().replays();
-  metrics.step_times = runner_->times();
-  return metrics;
+  const std::lock_guard lock(shown_mutex_);
+  return shown_metrics_;
+}
+
+// Under the lock; takes no memory.
+void Engine::show_metrics() {
+  metrics_.scheduler = scheduler_->stats();
+  const std::lock_guard lock(shown_mutex_);
+  shown_metrics_ = metrics_;
 }
 
 void Engine::deliver(std::unique_lock<std::mutex>& lock) {
+  // The runner's own figures change while the lock is free: they are read on this thread alone.
+  metrics_.graph_replays = runner_->graphs().replays();
+  metrics_.step_times = runner_->times();
   // Sinks run unlocked: they may submit or cancel. Ended requests leave the table only after their
   // last event was handed over, so each sink outlives its calls.
   for (end_cancelled(); !events_.empty(); end_cancelled()) {
@@ -340,6 +347,7 @@ void Engine::deliver(std::unique_lock<std::mutex>& lock) {
       closed_.push_back(std::move(found->second));
       live_.erase(found);
     }
+    show_metrics();  // before anybody can hear of what it counts
     lock.unlock();
     std::exception_ptr thrown;
     for (size_t i = 0; i < delivered_.size(); ++i) {
@@ -355,6 +363,7 @@ void Engine::deliver(std::unique_lock<std::mutex>& lock) {
     targets_.clear();
     if (thrown) std::rethrow_exception(thrown);
   }
+  show_metrics();
 }
 
 }  // namespace pelton::engine

@@ -2,7 +2,8 @@
 // batching over paged KV is the only path; one request is a batch of one.
 //
 // Threads: submit(), cancel() and metrics() may be called from any thread; step() and
-// run_until_idle() from one at a time. Events are delivered on the stepping thread, outside the
+// run_until_idle() from one at a time. submit() and cancel() wait while a step chooses its tokens,
+// metrics() for nothing. Events are delivered on the stepping thread, outside the
 // engine's lock, so a sink may submit or cancel.
 #pragma once
 
@@ -114,6 +115,7 @@ class Engine {
 
   // False after damage beyond one request: a cut weight file, broken invariants.
   bool healthy() const { return healthy_.load(); }
+  // As of the last event that was delivered or request that was accepted.
   EngineMetrics metrics() const;
 
   std::shared_ptr<const LoadedModel> loaded() const { return loaded_; }
@@ -204,6 +206,7 @@ class Engine {
   void close(LiveRequest& live, TokenEvent& event, FinishReason reason);
   void verify_integrity();
   void deliver(std::unique_lock<std::mutex>& lock);
+  void show_metrics();
 
   EngineOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;
@@ -234,6 +237,8 @@ class Engine {
   std::vector<LiveRequest*> targets_;
   std::vector<std::unique_ptr<LiveRequest>> closed_;
   EngineMetrics metrics_;
+  mutable std::mutex shown_mutex_;  // of what follows; held for a copy
+  EngineMetrics shown_metrics_;     // whole, for metrics()
   std::atomic<bool> healthy_{true};
   LogitsObserver observer_;
 };

@@ -198,6 +198,7 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
   }
   requests_.reserve(static_cast<size_t>(options_.max_num_seqs));
   sampled_.reserve(static_cast<size_t>(options_.max_num_seqs));
+  show_metrics();
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <tuple>
 
 namespace pelton::server {
@@ -12,8 +13,8 @@ bool Admission::fits(const Entry& entry) const {
 }
 
 void Admission::start(const Entry& entry) {
+  running_[entry.ticket] = entry;  // memory first: without it nothing has changed
   running_sequences_ += entry.sequences;
-  running_[entry.ticket] = entry;
   Tenant& tenant = tenants_[entry.tenant];
   tenant.served += static_cast<double>(entry.prompt_tokens) / tenant.weight;
 }
@@ -30,13 +31,13 @@ Admission::Verdict Admission::offer(const Entry& entry, AdmissionTime now) {
     }
     if (std::isfinite(least)) tenant.served = std::max(tenant.served, least);
   }
-  ++tenant.open;
   if (at_once) {
     start(entry);
-    return Verdict::kRun;
+  } else {
+    queue_.push_back({entry, arrivals_++, now});
   }
-  queue_.push_back({entry, arrivals_++, now});
-  return Verdict::kQueued;
+  ++tenant.open;
+  return at_once ? Verdict::kRun : Verdict::kQueued;
 }
 
 void Admission::finish(Ticket ticket, int64_t generated) {
@@ -60,11 +61,16 @@ std::vector<Admission::Waiting>::iterator Admission::best() {
 
 std::vector<Admission::Ticket> Admission::admit() {
   std::vector<Ticket> admitted;
+  admitted.reserve(queue_.size());  // who has begun must be told
   while (!queue_.empty()) {
     const auto next = best();
     // Nobody overtakes: what is wide waits until there is room for it.
     if (!fits(next->entry)) break;
-    start(next->entry);
+    try {
+      start(next->entry);
+    } catch (const std::bad_alloc&) {
+      break;
+    }
     admitted.push_back(next->entry.ticket);
     queue_.erase(next);
   }
@@ -82,6 +88,7 @@ bool Admission::abandon(Ticket ticket) {
 
 std::vector<Admission::Ticket> Admission::expire(AdmissionTime now) {
   std::vector<Ticket> expired;
+  expired.reserve(queue_.size());
   for (auto it = queue_.begin(); it != queue_.end();) {
     if (now - it->since < limits_.max_wait) {
       ++it;
@@ -96,6 +103,7 @@ std::vector<Admission::Ticket> Admission::expire(AdmissionTime now) {
 
 std::vector<Admission::Ticket> Admission::clear() {
   std::vector<Ticket> all;
+  all.reserve(queue_.size());
   for (const Waiting& w : queue_) {
     all.push_back(w.entry.ticket);
     close(w.entry.tenant);

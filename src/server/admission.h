@@ -44,7 +44,7 @@ class Admission {
   void finish(Ticket ticket, int64_t generated);
   // Takes a waiting request out; false when it does not wait.
   bool abandon(Ticket ticket);
-  // Those that may run now; they count as running.
+  // Those that may run now; they count as running. Who there is no memory for waits on.
   std::vector<Ticket> admit();
   // Those that have waited too long; they are out.
   std::vector<Ticket> expire(AdmissionTime now);

@@ -19,8 +19,6 @@ std::string_view type_of(int status) {
       return "rate_limit_error";
     case 503:
       return "overloaded_error";
-    case 504:
-      return "timeout_error";
     default:
       return status >= 500 ? "server_error" : "invalid_request_error";
   }
@@ -28,7 +26,7 @@ std::string_view type_of(int status) {
 
 std::string_view anthropic_type(int status) {
   if (status == 413) return "request_too_large";
-  if (status >= 500 && status != 503 && status != 504) return "api_error";
+  if (status >= 500 && status != 503) return "api_error";
   return type_of(status);
 }
 

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
+#include "base/check.h"
 #include "server/json_writer.h"
 #include "server/service.h"
 
@@ -16,7 +18,13 @@ struct Service::Call {
       : service(owner), exchange(std::move(to)) {}
   ~Call() {
     // Left by an exception: nobody has answered.
-    if (exchange) answer(from_status(internal_error("left unanswered"), "").response());
+    if (!exchange) return;
+    try {
+      const Status cause = fault ? internal_error("left unanswered") : resource_exhausted("");
+      answer(from_status(cause, "").response(error_style(exchange->head().path)));
+    } catch (const std::bad_alloc&) {
+      exchange->abandon();
+    }
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -25,6 +33,7 @@ struct Service::Call {
     service.respond(*exchange, headers, std::move(response));
     exchange = nullptr;
   }
+  std::string_view id() const { return headers.front().value; }
   // By what the route is, not by what was asked.
   enum class Api { kCompletions, kChat, kMessages };
   bool is_conversation() const { return api != Api::kCompletions; }
@@ -34,6 +43,7 @@ struct Service::Call {
   std::vector<HttpHeader> headers;
   Clock::time_point arrival = Clock::now();
   uint64_t number = 0;
+  bool fault = false;  // something else than memory was wanting
   ApiRequest request;
   Api api = Api::kCompletions;
 };
@@ -44,7 +54,14 @@ void Service::handle(std::shared_ptr<HttpExchange> exchange) {
   const HttpHead& head = call->exchange->head();
   call->headers = answer_headers(head, call->number);
   if (head.method == "GET" || head.method == "HEAD") return call->answer(answer_get(head));
-  workers_->post([this, call] { answer_post(*call); });
+  workers_->post([this, call] {
+    try {
+      answer_post(*call);
+    } catch (const InternalError& error) {
+      call->fault = true;
+      log_fault(call->id(), error.what());
+    }
+  });
 }
 
 void Service::answer_post(Call& call) {
@@ -105,8 +122,11 @@ std::optional<ApiError> Service::chat_ids(const ApiRequest& request,
                                  .extra = request.template_kwargs});
   if (!made.ok()) {
     if (made.status().code() == StatusCode::kResourceExhausted ||
-        made.status().code() == StatusCode::kInternal)
-      return from_status(made.status(), "messages");
+        made.status().code() == StatusCode::kInternal) {
+      ApiError error = from_status(made.status(), "messages");
+      if (error.status == 500) options_.log("a chat template failed: " + made.status().message());
+      return error;
+    }
     return invalid_field("messages",
                          "messages: the chat template refuses them: " + made.status().message());
   }
@@ -254,12 +274,12 @@ GenerationPlan Service::make_plan(Call& call, std::unique_ptr<AnswerFormat> form
 }
 
 void Service::hand_on(Call& call, GenerationPlan plan) {
-  auto exchange = std::exchange(call.exchange, nullptr);
-  auto generation = std::make_shared<Generation>(*this, exchange, std::move(plan));
-  exchange->on_gone([weak = std::weak_ptr(generation)] {
+  auto generation = std::make_shared<Generation>(*this, call.exchange, std::move(plan));
+  call.exchange->on_gone([weak = std::weak_ptr(generation)] {
     if (const auto alive = weak.lock()) alive->stop(std::nullopt);
   });
   enter(generation);
+  call.exchange = nullptr;
 }
 
 std::optional<ApiError> Service::generate(Call& call) {

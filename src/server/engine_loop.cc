@@ -16,7 +16,7 @@ int64_t now_ns() {
 
 }  // namespace
 
-EngineLoop::EngineLoop(engine::Engine& engine, std::function<void()> on_damage)
+EngineLoop::EngineLoop(engine::Engine& engine, DamageSink on_damage)
     : engine_(engine), on_damage_(std::move(on_damage)), thread_([this] { run(); }) {}
 
 EngineLoop::~EngineLoop() { stop(); }
@@ -28,8 +28,31 @@ Result<RequestId> EngineLoop::submit(Request request, engine::Engine::EventSink 
 }
 
 void EngineLoop::cancel(RequestId id) {
-  engine_.cancel(id);
-  notify();  // a cancelled request's last event is delivered by the next step, even an empty one
+  bool noted = true;
+  {
+    const std::lock_guard lock(mutex_);
+    work_ =
+        true;  // a cancelled request's last event is delivered by the next step, even an empty one
+    try {
+      cancels_.push_back(id);
+    } catch (const std::bad_alloc&) {
+      noted = false;
+    }
+  }
+  if (!noted) engine_.cancel(id);  // waits for the engine's lock, but takes no memory
+  wake_.notify_one();
+}
+
+// Hands on what was cancelled; false when the loop is to end.
+bool EngineLoop::take_cancels() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_) return false;
+    taken_.swap(cancels_);
+  }
+  for (const RequestId id : taken_) engine_.cancel(id);
+  taken_.clear();
+  return true;
 }
 
 void EngineLoop::notify() {
@@ -64,28 +87,39 @@ void EngineLoop::run() {
     }
     try {
       step_until_idle();
-    } catch (const InternalError&) {
+    } catch (const InternalError& error) {
       damaged_ = true;
+      return tell_damage(error.what());
     } catch (const std::bad_alloc&) {
-      damaged_ = true;
+      // Before or after a step: it is tried again in a while. In the middle of one the engine says
+      // so.
+      if (stalled_since_ns_ == 0) stalled_since_ns_ = now_ns();
     }
     step_started_ns_ = 0;
-    if (!engine_.healthy()) damaged_ = true;
-    if (damaged_) return on_damage_();
+    if (engine_.healthy()) continue;
+    damaged_ = true;
+    return tell_damage("its requests say why");
+  }
+}
+
+// Whoever owns the loop asks making_progress() too.
+void EngineLoop::tell_damage(std::string_view cause) {
+  try {
+    on_damage_(cause);
+  } catch (const std::bad_alloc&) {
   }
 }
 
 void EngineLoop::step_until_idle() {
   bool worked = true;
   while (worked) {
+    if (!take_cancels() || !engine_.healthy()) return;
     const int64_t begin = now_ns();
     step_started_ns_ = begin;
     worked = engine_.step();
     if (worked) busy_ns_ += now_ns() - begin;
     step_started_ns_ = 0;
     if (worked) stalled_since_ns_ = 0;
-    const std::lock_guard lock(mutex_);
-    if (stop_ || !engine_.healthy()) return;
   }
   if (!has_open_requests()) {
     stalled_since_ns_ = 0;

@@ -6,7 +6,9 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "engine/engine.h"
 
@@ -15,14 +17,16 @@ namespace pelton::server {
 class EngineLoop {
  public:
   // `on_damage` is called once, on the engine's thread, when the engine can no longer step:
-  // requests that are open then get no more events.
-  EngineLoop(engine::Engine& engine, std::function<void()> on_damage);
+  // requests that are open then get no more events. It is told why, for the log.
+  using DamageSink = std::function<void(std::string_view cause)>;
+  EngineLoop(engine::Engine& engine, DamageSink on_damage);
   ~EngineLoop();  // stops
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
 
   // As Engine's; `sink` runs on the engine's thread and must be quick.
   Result<RequestId> submit(Request request, engine::Engine::EventSink sink);
+  // Takes effect between two steps; never waits for one.
   void cancel(RequestId id);
   void stop();
 
@@ -36,14 +40,18 @@ class EngineLoop {
  private:
   void run();
   void step_until_idle();
+  void tell_damage(std::string_view cause);
+  bool take_cancels();
   bool has_open_requests() const;
   void notify();
 
   engine::Engine& engine_;
-  std::function<void()> on_damage_;
+  DamageSink on_damage_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool work_ = false;
+  std::vector<RequestId> cancels_;  // asked for and not yet handed on
+  std::vector<RequestId> taken_;    // engine's thread only
   bool stop_ = false;
   std::atomic<bool> damaged_{false};
   std::atomic<int64_t> step_started_ns_{0};   // of the monotonic clock; 0 = none runs

@@ -35,16 +35,18 @@ constexpr std::string_view kStopSchema =
     R"({"oneOf":[{"type":"string","minLength":1,"maxLength":64},{"type":"array","maxItems":16,"items":{"type":"string","minLength":1,"maxLength":64}}]})";
 constexpr std::string_view kIdsSchema =
     R"({"type":"array","items":{"type":"integer","minimum":0}})";
+constexpr std::string_view kStopIdsSchema =
+    R"({"type":"array","maxItems":256,"items":{"type":"integer","minimum":0}})";
 constexpr std::string_view kPromptSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"maxItems":128,"items":{"type":"string"}},{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},{"type":"array","minItems":1,"maxItems":128,"items":{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}}}]})";
 constexpr std::string_view kMessagesSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string","enum":["system","developer","user","assistant","tool"]},"content":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]},"name":{"type":"string"},"tool_call_id":{"type":"string"},"tool_calls":{"type":"array"},"reasoning_content":{"type":"string"}}}})";
 constexpr std::string_view kToolsSchema =
-    R"({"type":"array","maxItems":128,"items":{"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"parameters":{"type":"object"}}}}}})";
+    R"({"type":"array","maxItems":256,"items":{"type":"object","required":["type","function"],"properties":{"type":{"const":"function"},"function":{"type":"object","required":["name"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"parameters":{"type":"object"}}}}}})";
 constexpr std::string_view kTurnsSchema =
     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role","content"],"properties":{"role":{"type":"string","enum":["user","assistant"]},"content":{"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object","required":["type"],"properties":{"type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking"]}}}}]}}}})";
 constexpr std::string_view kTurnToolsSchema =
-    R"({"type":"array","maxItems":128,"items":{"type":"object","required":["name","input_schema"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"input_schema":{"type":"object"}}}})";
+    R"({"type":"array","maxItems":256,"items":{"type":"object","required":["name","input_schema"],"properties":{"name":{"type":"string","pattern":"^[A-Za-z0-9_.-]{1,64}$"},"description":{"type":"string"},"input_schema":{"type":"object"}}}})";
 constexpr std::string_view kSystemSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object","required":["type","text"],"properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]})";
 constexpr std::string_view kBiasSchema =
@@ -100,7 +102,7 @@ constexpr std::array kSampling = {
     custom("logit_bias", read_logit_bias, kBiasSchema, "Added to the logits of token ids."),
     kSeed,
     custom("stop", read_stop, kStopSchema, "The text ends before the first of these."),
-    custom("stop_token_ids", read_stop_token_ids, kIdsSchema, "Token ids that end the answer."),
+    custom("stop_token_ids", read_stop_token_ids, kStopIdsSchema, "Token ids that end the answer."),
     plain("include_stop_str_in_output", &S::include_stop_str_in_output, 0, 0,
           "Keep the stop string."),
     kIgnoreEos,

@@ -1,8 +1,10 @@
 #include "server/fields.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/utf8.h"
@@ -25,6 +27,12 @@ std::string long_list(size_t count, const std::string& item) {
   std::string out = "[";
   for (size_t i = 0; i < count; ++i) out += (i > 0 ? "," : "") + item;
   return out + "]";
+}
+
+std::string biases(int count) {
+  std::string out = "{";
+  for (int i = 0; i < count; ++i) out += fmt::format("{}\"{}\":1", i > 0 ? "," : "", i);
+  return out + "}";
 }
 
 TEST(Fields, ReadsAConversation) {
@@ -117,6 +125,10 @@ TEST(Fields, NamesTheFieldThatIsWrong) {
       {R"("tools":[{"type":"function","function":{"name":"f","parameters":5}}])",
        "tools[0].function.parameters"},
       {R"("tools":5)", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])", "tools"},
+      {R"("tools":[{"type":"function","function":{"name":"f","strict":1}}])", "tools[0].function"},
+      {R"("stop_token_ids":)" + long_list(257, "1"), "stop_token_ids"},
+      {R"("logit_bias":)" + biases(1025), "logit_bias"},
       {R"("tool_choice":"required")", "tool_choice"},
       {R"("tool_choice":{"type":"function","function":{"name":"f"}})", "tool_choice"},
       {R"("tool_choice":"sometimes")", "tool_choice"},
@@ -146,12 +158,78 @@ TEST(Fields, EdgesAreInside) {
        {R"("temperature":0)", R"("n":16)", R"("top_k":3.0)", R"("top_logprobs":20)",
         R"("max_tokens":0)", R"("max_tokens":2147483647)", R"("tools":[])", R"("seed":-1)",
         R"("store":false)", R"("response_format":{"type":"text"})", R"("tools":null)",
-        R"("stop":null)", R"("logit_bias":{})", R"("stream_options":{})"}) {
+        R"("tools":[{"type":"function","function":{"name":"f","strict":false}}])", R"("stop":null)",
+        R"("logit_bias":{})", R"("stream_options":{})"}) {
     const auto error = with(good);
     EXPECT_FALSE(error) << good << ": " << error->message;
   }
   EXPECT_FALSE(with(R"("stop":)" + long_list(16, "\"a\"")));
+  EXPECT_FALSE(with(R"("stop_token_ids":)" + long_list(256, "1")));
+  EXPECT_FALSE(with(R"("logit_bias":)" + biases(1024)));
   EXPECT_FALSE(with(R"("stop":")" + std::string(256, 'a') + "\""));
+}
+
+// A valid body of a route with one field said so.
+std::string body_with(std::span<const Field> fields, const Field& said, const std::string& value) {
+  std::string body = "{\"" + std::string(said.name) + "\":" + value;
+  for (const Field& field : fields) {
+    if (!field.required || field.name == said.name) continue;
+    body += ",\"" + std::string(field.name) + "\":";
+    body += field.name == "messages"     ? R"([{"role":"user","content":"a"}])"
+            : field.name == "max_tokens" ? "1"
+            : field.name == "tokens"     ? "[1]"
+                                         : "\"a\"";
+  }
+  return body + "}";
+}
+
+TEST(Fields, EveryRangeOfEveryRouteIsSharp) {
+  int numbers = 0;
+  for (const Route& route : routes()) {
+    for (const Field& field : route.fields) {
+      if (field.read != nullptr || field.high == 0) continue;
+      const bool text = std::holds_alternative<std::string ApiRequest::*>(field.target);
+      if (text && field.high > 1e6) continue;
+      const auto refused = [&](double value) {
+        const std::string said = text ? "\"" + std::string(static_cast<size_t>(value), 'a') + "\""
+                                      : fmt::format("{:.17g}", value);
+        ApiRequest request;
+        const auto error =
+            read_fields(body_with(route.fields, field, said), route.fields, &request);
+        if (error) {
+          EXPECT_EQ(error->param, field.name);
+        }
+        return error.has_value();
+      };
+      const std::string where = std::string(route.path) + " " + std::string(field.name);
+      EXPECT_EQ(refused(field.low), field.low_open) << where;
+      EXPECT_FALSE(refused(field.high)) << where;
+      EXPECT_TRUE(refused(field.high + std::max(1.0, field.high * 1e-9))) << where;
+      if (!text) {
+        EXPECT_TRUE(refused(field.low - 1)) << where;
+      }
+      ++numbers;
+    }
+  }
+  EXPECT_GT(numbers, 50);
+}
+
+TEST(Fields, ToolsHaveTheirLimits) {
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})";
+  EXPECT_FALSE(with(R"("tools":)" + long_list(256, tool)));
+  const auto many = with(R"("tools":)" + long_list(257, tool));
+  ASSERT_TRUE(many);
+  EXPECT_EQ(many->param, "tools");
+  const auto described = [&](size_t bytes) {
+    const std::string frame = R"([{"type":"function","function":{"name":"f","description":""}}])";
+    std::string one = frame;
+    one.insert(one.find("\"\"") + 1, std::string(bytes - frame.size(), 'd'));
+    return with(R"("tools":)" + one);
+  };
+  EXPECT_FALSE(described(1u << 20));
+  const auto large = described((1u << 20) + 1);
+  ASSERT_TRUE(large);
+  EXPECT_EQ(large->param, "tools");
 }
 
 TEST(Fields, RefusesBodiesThatAreNoObject) {
@@ -237,6 +315,8 @@ TEST(Turns, BrokenOnesAreRefused) {
       {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"tool_choice":{"type":"any"}})",
        "tool_choice"},
       {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[{"name":"f"}]})",
+       "tools"},
+      {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"tools":[{"name":"f","strict":true,"input_schema":{}}]})",
        "tools"},
       {R"({"max_tokens":1,"messages":[{"role":"user","content":"q"}],"thinking":true})",
        "thinking"},

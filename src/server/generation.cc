@@ -19,6 +19,7 @@ Generation::Generation(GenerationHost& host, std::shared_ptr<HttpExchange> excha
   choices_.resize(choices);
   last_seen_.resize(choices);
   timelines_.resize(plan_.requests.size());
+  ids_.reserve(plan_.requests.size());
   open_ = static_cast<int32_t>(choices);
   for (const Request& request : plan_.requests)
     usage_.prompt_tokens += static_cast<int64_t>(request.prompt_ids.size());
@@ -38,48 +39,58 @@ Admission::Entry Generation::entry() const {
 }
 
 void Generation::launch() {
-  bool stopped = false;
   {
     const std::lock_guard lock(mutex_);
-    launched_ = true;
     times_.admitted = since_arrival();
-    stopped = stopped_;
   }
   std::optional<ApiError> refusal;
-  for (size_t i = 0; i < plan_.requests.size() && !stopped; ++i) {
-    auto id = host_.loop().submit(
-        std::move(plan_.requests[i]),
-        [self = shared_from_this(), i](const TokenEvent& event) { self->on_event(i, event); });
-    const std::lock_guard lock(mutex_);
-    stopped = stopped_;
-    if (id.ok()) {
-      ids_.push_back(*id);
-      if (stopped) host_.loop().cancel(*id);
-      continue;
-    }
-    refusal = from_status(id.status(), plan_.param);
-    break;
+  try {
+    if (submit_all(&refusal)) return;
+  } catch (const std::bad_alloc&) {
+    return lose();
   }
-  if (!stopped && !refusal) return;
   // What was not submitted will have no events.
   const std::lock_guard lock(mutex_);
+  if (done_) return;
   stopped_ = true;
-  if (refusal && !error_) error_ = refusal;
+  if (refusal && !error_) error_ = std::move(refusal);
   open_ -= static_cast<int32_t>(plan_.requests.size() - ids_.size()) * n_;
   for (const RequestId id : ids_) host_.loop().cancel(id);
   if (open_ == 0) conclude();
 }
 
+// False when one was refused, or the generation was stopped before all were handed over.
+bool Generation::submit_all(std::optional<ApiError>* refusal) {
+  for (size_t i = 0; i < plan_.requests.size(); ++i) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopped_) return false;
+    }
+    auto id = host_.loop().submit(
+        std::move(plan_.requests[i]),
+        [self = shared_from_this(), i](const TokenEvent& event) { self->on_event(i, event); });
+    if (!id.ok()) {
+      *refusal = from_status(id.status(), plan_.param);
+      const std::lock_guard lock(mutex_);
+      if ((*refusal)->status == 500) fault_ = id.status();
+      return false;
+    }
+    const std::lock_guard lock(mutex_);
+    ids_.push_back(*id);
+    if (stopped_) host_.loop().cancel(*id);
+  }
+  const std::lock_guard lock(mutex_);
+  return !stopped_;
+}
+
 void Generation::stop(std::optional<ApiError> error) {
-  std::vector<RequestId> ids;
   {
     const std::lock_guard lock(mutex_);
     if (done_) return;
     stopped_ = true;
     if (error && !error_) error_ = std::move(error);
-    if (launched_) ids = ids_;
+    for (const RequestId id : ids_) host_.loop().cancel(id);
   }
-  for (const RequestId id : ids) host_.loop().cancel(id);
   // When it waits no more, launch() finds it stopped.
   if (!host_.abandon(*this)) return;
   const std::lock_guard lock(mutex_);
@@ -92,15 +103,35 @@ void Generation::fail_hard(const ApiError& error) {
   const std::lock_guard lock(mutex_);
   if (done_) return;
   stopped_ = true;
-  if (!error_) error_ = error;
   open_ = 0;
+  try {
+    if (!error_) error_ = error;
+  } catch (const std::bad_alloc&) {
+    lost_ = true;
+  }
   conclude();
 }
 
-void Generation::check_deadline(std::chrono::steady_clock::time_point now) {
+// There is no memory for it: it ends alone. Takes none.
+void Generation::lose() {
+  const std::lock_guard lock(mutex_);
+  if (done_) return;
+  lost_ = stopped_ = true;
+  open_ = 0;
+  for (const RequestId id : ids_) host_.loop().cancel(id);
+  conclude();
+}
+
+void Generation::look_after(std::chrono::steady_clock::time_point now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (due_) answer();
+  }
   if (plan_.timeout_s <= 0) return;
   if (std::chrono::duration<double>(now - plan_.arrival).count() < plan_.timeout_s) return;
-  ApiError error = http_error(504, "the request's timeout passed");
+  ApiError error = overloaded(503, "the request's timeout passed", 1);
+  error.type = "timeout_error";
+  error.code = "timeout";
   error.param = "timeout";
   stop(std::move(error));
 }
@@ -110,16 +141,8 @@ void Generation::on_event(size_t prompt, const TokenEvent& event) {
   try {
     if (take_event(prompt, event)) stop(std::nullopt);
   } catch (const std::bad_alloc&) {
-    lost_event();
-    stop(std::nullopt);
+    lose();
   }
-}
-
-void Generation::lost_event() {
-  const std::lock_guard lock(mutex_);
-  open_ = 0;
-  if (!error_) error_.emplace().status = 503;
-  if (!done_) conclude();
 }
 
 // True when the rest of the request is to be cancelled.
@@ -143,7 +166,10 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
     if (event.finish == FinishReason::kLength) how_ = RequestEnd::kLength;
     if (event.finish == FinishReason::kError) {
       cancel_rest = true;
-      if (!error_) error_ = from_status(event.error, plan_.param);
+      if (!error_) {
+        error_ = from_status(event.error, plan_.param);
+        if (error_->status == 500) fault_ = event.error;
+      }
     }
   }
   if (plan_.stream) {
@@ -168,47 +194,98 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
   return cancel_rest && open_ > 0;
 }
 
-// Under the lock. All choices have ended.
+// Under the lock; takes no memory. All choices have ended.
 void Generation::conclude() {
   if (done_) return;
   done_ = true;
   times_.ended = since_arrival();
-  if (error_) {
-    const bool refused = error_->status != 500;
-    how_ = refused ? RequestEnd::kRefused : RequestEnd::kFailed;
+  if (lost_) {
+    how_ = RequestEnd::kRefused;
+  } else if (error_) {
+    how_ = error_->status != 500 ? RequestEnd::kRefused : RequestEnd::kFailed;
   } else if (stopped_) {
     how_ = RequestEnd::kCancelled;
   }
-  if (plan_.stream) {
-    schedule();
-  } else {
-    host_.workers().post([self = shared_from_this()] { self->answer_whole(); });
+  answer();
+}
+
+// Under the lock. Done: has the answer written, by the thread that is to do it.
+void Generation::answer() {
+  due_ = false;
+  try {
+    if (plan_.stream) {
+      schedule();
+    } else {
+      host_.workers().post([self = shared_from_this()] { self->answer_whole(); });
+    }
+  } catch (const std::bad_alloc&) {
+    due_ = true;
   }
 }
 
 // Under the lock.
 void Generation::schedule() {
   if (scheduled_) return;
-  scheduled_ = true;
   exchange_->post([self = shared_from_this()] { self->drain(); });
+  scheduled_ = true;
 }
 
 void Generation::respond(HttpResponse response) {
-  host_.metrics().response(response.status);
+  const int status = response.status;
   response.headers.insert(response.headers.end(), plan_.headers.begin(), plan_.headers.end());
   exchange_->respond(std::move(response));
+  host_.metrics().response(status);
 }
 
-void Generation::answer_whole() {
-  if (error_) {
+void Generation::become_lost() {
+  const std::lock_guard lock(mutex_);
+  lost_ = true;
+}
+
+void Generation::write_whole() {
+  if (lost_) {
+    respond(from_status(resource_exhausted(""), "").response(plan_.format->error_style()));
+  } else if (error_) {
     respond(error_->response(plan_.format->error_style()));
   } else if (!stopped_) {
     respond({.body = plan_.format->whole(choices_, usage_, timings())});
+  }
+}
+
+// Nothing changes any more, so that no lock is needed.
+void Generation::answer_whole() {
+  try {
+    try {
+      write_whole();
+    } catch (const std::bad_alloc&) {
+      become_lost();  // a shorter answer may have room
+      write_whole();
+    }
+  } catch (const std::bad_alloc&) {
+    exchange_->abandon();
   }
   host_.ended(*this);
 }
 
 void Generation::drain() {
+  if (over_) return;
+  try {
+    try {
+      over_ = write_stream();
+    } catch (const std::bad_alloc&) {
+      lose();
+      become_lost();  // also where it was done before; a short last word may have room
+      over_ = write_stream();
+    }
+  } catch (const std::bad_alloc&) {
+    exchange_->abandon();
+    over_ = true;
+  }
+  if (over_) host_.ended(*this);
+}
+
+// Writes what has come; true when that was all.
+bool Generation::write_stream() {
   std::vector<Item> items;
   bool done = false;
   std::optional<ApiError> error;
@@ -219,19 +296,19 @@ void Generation::drain() {
     items.swap(inbox_);
     done = done_;
     stopped = stopped_;
-    if (done) error = error_;
+    if (done) error = lost_ ? from_status(resource_exhausted(""), "") : error_;
   }
   std::string out;
   if (!begun_ && error) {
     respond(error->response(plan_.format->error_style()));
-    return host_.ended(*this);
+    return true;
   }
   if (!begun_ && !items.empty() && !stopped) {
-    begun_ = true;
     HttpResponse head{.content_type = "text/event-stream; charset=utf-8", .headers = plan_.headers};
     head.headers.push_back({"Cache-Control", "no-cache"});
-    host_.metrics().response(200);
     exchange_->begin_stream(std::move(head));
+    begun_ = true;
+    host_.metrics().response(200);
     plan_.format->begin(&out);
   }
   for (Item& item : items) {
@@ -245,9 +322,8 @@ void Generation::drain() {
           : plan_.format->end(usage_, plan_.timings ? timings() : std::string(), &out);
   }
   exchange_->write(out);
-  if (!done) return;
-  exchange_->end_stream();
-  host_.ended(*this);
+  if (done) exchange_->end_stream();
+  return done;
 }
 
 // Under the lock. Of several prompts the first to run ends the wait.
@@ -265,8 +341,15 @@ std::string Generation::timings() const {
   return json.take();
 }
 
+std::string_view Generation::request_id() const {
+  for (const HttpHeader& header : plan_.headers) {
+    if (header.name == "X-Request-Id") return header.value;
+  }
+  return {};
+}
+
 std::string Generation::log_line(int64_t unix_milliseconds) const {
-  LoggedRequest logged{.id = {},
+  LoggedRequest logged{.id = request_id(),
                        .client_id = {},
                        .route = exchange_->head().path,
                        .end = how_,
@@ -276,7 +359,6 @@ std::string Generation::log_line(int64_t unix_milliseconds) const {
                        .times = times_,
                        .timelines = timelines_};
   for (const HttpHeader& header : plan_.headers) {
-    if (header.name == "X-Request-Id") logged.id = header.value;
     if (header.name == "X-Client-Request-Id") logged.client_id = header.value;
   }
   return request_line(logged, unix_milliseconds);

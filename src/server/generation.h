@@ -1,5 +1,6 @@
 // One request for text on its way: waits for admission, runs as one engine request a prompt, turns
-// events into an answer. It ends exactly once, however it ends.
+// events into an answer. It ends exactly once, however it ends; want of memory ends it as 503, or
+// by closing the connection where there is none for that either.
 //
 // Threads: events come on the engine's thread; streams are formatted on the I/O thread, whole
 // answers on a worker; stop() may come from anywhere.
@@ -56,12 +57,13 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Admission::Entry entry() const;
   // Admitted: hands its requests to the engine.
   void launch();
-  // Ends it early with this answer; without one nobody listens any more.
+  // Ends it early with this answer; without one nobody listens any more. Takes no memory.
   void stop(std::optional<ApiError> error);
   // As stop(), when the engine will give no more events.
   void fail_hard(const ApiError& error);
-  // Its time is up: stops.
-  void check_deadline(std::chrono::steady_clock::time_point now);
+  // To be called now and then: stops it when its time is up, and gives the answer that there was no
+  // memory to give.
+  void look_after(std::chrono::steady_clock::time_point now);
 
   Admission::Ticket ticket() const { return plan_.ticket; }
   int64_t generated_tokens() const { return usage_.completion_tokens; }  // once ended
@@ -70,6 +72,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const Usage& usage() const { return usage_; }                          // once ended
   const RequestTimes& times() const { return times_; }                   // once ended
   std::chrono::steady_clock::time_point arrival() const { return plan_.arrival; }
+  // What failed inside the server, for the log; once ended. Ok: nothing did.
+  const Status& fault() const { return fault_; }
+  // The server's own id of the request.
+  std::string_view request_id() const;
   // A line of the request log; once ended.
   std::string log_line(int64_t unix_milliseconds) const;
 
@@ -79,15 +85,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TokenEvent event;
   };
 
+  bool submit_all(std::optional<ApiError>* refusal);
   void on_event(size_t prompt, const TokenEvent& event);
   bool take_event(size_t prompt, const TokenEvent& event);
-  void lost_event();
+  void lose();
+  void become_lost();
   void note_timeline(size_t prompt, const RequestTimeline& timeline);
   void schedule();
   void conclude();
+  void answer();
   void drain();
+  bool write_stream();
   void answer_whole();
-  void finish();
+  void write_whole();
   void respond(HttpResponse response);
   std::string timings() const;
   double since_arrival() const;
@@ -103,16 +113,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Choice> choices_;    // of a whole answer
   std::vector<double> last_seen_;  // a choice's last token, seconds since arrival
   int32_t open_ = 0;               // choices without their last event
-  bool launched_ = false;
-  bool stopped_ = false;    // cancelled, by client, deadline or error
-  bool scheduled_ = false;  // a drain is on its way
+  bool stopped_ = false;           // cancelled, by client, deadline or error
+  bool lost_ = false;              // there was no memory for it
+  bool due_ = false;               // done, but nobody was found to answer
+  bool scheduled_ = false;         // a drain is on its way
   bool done_ = false;
   std::optional<ApiError> error_;
+  Status fault_;
   Usage usage_;
   RequestTimes times_;
   std::vector<RequestTimeline> timelines_;  // one a prompt
   RequestEnd how_ = RequestEnd::kStop;
   bool begun_ = false;  // the stream has its head; I/O thread only
+  bool over_ = false;   // and its end; I/O thread only
 };
 
 }  // namespace pelton::server

@@ -2,46 +2,59 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 namespace pelton::server {
 
-void Exchange::write_head(const HttpResponse& response, std::optional<size_t> length) {
-  if (response.close) keep_alive_ = false;
+// Under the lock, as what follows. Nothing of the exchange changes before all memory is there.
+Exchange::Head Exchange::make_head(const HttpResponse& response,
+                                   std::optional<size_t> length) const {
+  Head head{.keep_alive = keep_alive_ && !response.close};
   const bool bare = response.status == 204;
-  pending_ += fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
-  if (!bare) pending_ += fmt::format("Content-Type: {}\r\n", response.content_type);
+  std::string& out = head.text;
+  out = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_phrase(response.status));
+  if (!bare) out += fmt::format("Content-Type: {}\r\n", response.content_type);
   for (const HttpHeader& header : response.headers)
-    pending_ += fmt::format("{}: {}\r\n", header.name, header.value);
-  if (length && !bare) pending_ += fmt::format("Content-Length: {}\r\n", *length);
+    out += fmt::format("{}: {}\r\n", header.name, header.value);
+  if (length && !bare) out += fmt::format("Content-Length: {}\r\n", *length);
   if (!length && head_.minor_version == 1) {
-    chunked_ = true;
-    pending_ += "Transfer-Encoding: chunked\r\n";
+    head.chunked = true;
+    out += "Transfer-Encoding: chunked\r\n";
   }
-  if (!length && !chunked_) keep_alive_ = false;
-  if (!keep_alive_) {
-    pending_ += "Connection: close\r\n";
+  if (!length && !head.chunked) head.keep_alive = false;
+  if (!head.keep_alive) {
+    out += "Connection: close\r\n";
   } else if (head_.minor_version == 0) {
-    pending_ += "Connection: keep-alive\r\n";
+    out += "Connection: keep-alive\r\n";
   }
-  pending_ += "\r\n";
+  out += "\r\n";
+  return head;
+}
+
+void Exchange::start(const Head& head, std::string_view body) {
+  pending_.reserve(head.text.size() + body.size());
+  pending_ += head.text;
+  pending_ += body;
+  started_ = true;
+  chunked_ = head.chunked;
+  keep_alive_ = head.keep_alive;
 }
 
 void Exchange::respond(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (started_ || gone_) return;
-  started_ = true;
+  const bool bodiless = head_.method == "HEAD";
+  start(make_head(response, response.body.size()),
+        bodiless ? std::string_view() : std::string_view(response.body));
   ended_ = true;
-  write_head(response, response.body.size());
-  if (head_.method != "HEAD") pending_ += response.body;
   wake();
 }
 
 void Exchange::begin_stream(HttpResponse response) {
   const std::lock_guard lock(mutex_);
   if (started_ || gone_) return;
-  started_ = true;
-  write_head(response, std::nullopt);
+  start(make_head(response, std::nullopt), {});
 }
 
 bool Exchange::write(std::string_view data) {
@@ -50,11 +63,17 @@ bool Exchange::write(std::string_view data) {
   if (data.empty()) return true;
   if (pending_.size() + data.size() > output_limit_ && !pending_.empty()) {
     gone_ = true;
-    io_.post([self = shared_from_this()] { self->drop(); });
+    try {
+      io_.post([self = shared_from_this()] { self->drop(); });
+    } catch (const std::bad_alloc&) {
+      io_.wake_all_soon();
+    }
     return false;
   }
   if (chunked_) {
-    pending_ += fmt::format("{:x}\r\n", data.size());
+    const std::string size = fmt::format("{:x}\r\n", data.size());
+    pending_.reserve(pending_.size() + size.size() + data.size() + 2);
+    pending_ += size;
     pending_ += data;
     pending_ += "\r\n";
   } else {
@@ -67,9 +86,15 @@ bool Exchange::write(std::string_view data) {
 void Exchange::end_stream() {
   const std::lock_guard lock(mutex_);
   if (ended_ || gone_ || !started_) return;
-  ended_ = true;
   if (chunked_) pending_ += "0\r\n\r\n";
+  ended_ = true;
   wake();
+}
+
+void Exchange::abandon() {
+  const std::lock_guard lock(mutex_);
+  gone_ = true;
+  io_.wake_all_soon();
 }
 
 void Exchange::on_gone(std::function<void()> callback) {
@@ -86,10 +111,14 @@ void Exchange::on_gone(std::function<void()> callback) {
 
 void Exchange::wake() {
   if (wake_posted_) return;
-  wake_posted_ = true;
-  io_.post([weak = connection_] {
-    if (const auto connection = weak.lock()) connection->wake();
-  });
+  try {
+    io_.post([weak = connection_] {
+      if (const auto connection = weak.lock()) connection->wake();
+    });
+    wake_posted_ = true;
+  } catch (const std::bad_alloc&) {
+    io_.wake_all_soon();
+  }
 }
 
 Exchange::Output Exchange::take() {
@@ -106,6 +135,7 @@ void Exchange::client_gone() {
     callback = std::exchange(gone_callback_, nullptr);
   }
   if (callback) callback();
+  const std::lock_guard lock(mutex_);
   wake();
 }
 

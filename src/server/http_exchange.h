@@ -15,8 +15,10 @@ namespace pelton::server {
 class IoThread {
  public:
   virtual ~IoThread() = default;
-  // Runs `task` there, later. From any thread.
+  // Both from any thread. Runs `task` there, later.
   virtual void post(std::function<void()> task) = 0;
+  // Wakes every connection there, in a while. Takes no memory: for whom post() had none.
+  virtual void wake_all_soon() = 0;
 };
 
 // The connection that an exchange belongs to. On the I/O thread.
@@ -47,6 +49,7 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   void begin_stream(HttpResponse response) override;
   bool write(std::string_view data) override;
   void end_stream() override;
+  void abandon() override;
   void on_gone(std::function<void()> callback) override;
   void post(std::function<void()> task) override { io_.post(std::move(task)); }
 
@@ -67,7 +70,13 @@ class Exchange final : public HttpExchange, public std::enable_shared_from_this<
   }
 
  private:
-  void write_head(const HttpResponse& response, std::optional<size_t> length);
+  struct Head {
+    std::string text = {};
+    bool chunked = false;
+    bool keep_alive = false;
+  };
+  Head make_head(const HttpResponse& response, std::optional<size_t> length) const;
+  void start(const Head& head, std::string_view body);
   void wake();
 
   IoThread& io_;

@@ -126,7 +126,6 @@ std::string_view reason_phrase(int status) {
       {431, "Request Header Fields Too Large"},
       {500, "Internal Server Error"},
       {503, "Service Unavailable"},
-      {504, "Gateway Timeout"},
       {505, "HTTP Version Not Supported"},
   };
   for (const auto& [code, phrase] : kPhrases) {

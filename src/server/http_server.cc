@@ -16,6 +16,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/thread_turns.h"
 #include "server/http_exchange.h"
 #include "server/http_head.h"
 #include "server/tls.h"
@@ -36,6 +37,7 @@ constexpr size_t kReadBytes = 16u << 10;
 constexpr size_t kMaxPipelined = 64u << 10;
 constexpr size_t kTlsPiece = 64u << 10;  // plaintext that is encrypted at once
 constexpr size_t kLingerBytes = 32u << 20;
+constexpr std::chrono::milliseconds kLookAfter{50};
 
 // What a connection's coroutine throws ends that connection alone.
 constexpr auto kAlone = [](const std::exception_ptr&) {};
@@ -116,6 +118,7 @@ class Server final : public HttpServer, public IoThread {
   int max_connections() const override { return options_.limits.connections; }
 
   void post(std::function<void()> task) override { asio::post(io_, std::move(task)); }
+  void wake_all_soon() override { wake_all_ = true; }
 
   asio::io_context& io() { return io_; }
   HttpHandler& handler() { return handler_; }
@@ -134,15 +137,19 @@ class Server final : public HttpServer, public IoThread {
   }
 
  private:
+  void start_accepting();
   awaitable<void> accept_all();
+  void look_after();
   void take(tcp::socket socket);
   void wait_signal();
   void tick(size_t index);
+  void tick_again();
 
   struct Periodic {
     std::chrono::milliseconds period;
     std::function<void()> task;
     asio::steady_timer timer;
+    bool armed = false;
   };
 
   void unwind();
@@ -158,6 +165,8 @@ class Server final : public HttpServer, public IoThread {
   std::function<void()> signal_callback_;
   std::vector<std::unique_ptr<Periodic>> periodic_;
   std::atomic<bool> draining_{false};
+  std::atomic<bool> wake_all_{false};
+  bool accepting_ = false;
   uint16_t port_ = 0;
 };
 
@@ -559,9 +568,12 @@ void Server::take(tcp::socket socket) {
 }
 
 Status Server::run() {
-  asio::co_spawn(io_, accept_all(), asio::detached);
+  prefer_short_turns();
+  every(kLookAfter, [this] { look_after(); });
+  start_accepting();
   for (size_t i = 0; i < periodic_.size(); ++i) tick(i);
-  int failures = 0;
+  int failures = 0;  // in a row
+  auto last = std::chrono::steady_clock::now();
   while (failures < 100) {
     try {
       io_.run();
@@ -569,10 +581,31 @@ Status Server::run() {
       return {};
     } catch (const std::exception&) {
       // Of one task; the others go on.
-      ++failures;
+      const auto now = std::chrono::steady_clock::now();
+      failures = now - last < kLookAfter ? failures + 1 : 0;
+      last = now;
+      tick_again();
     }
   }
   return internal_error("the network loop failed again and again");
+}
+
+// Accepts until the listener is closed; again after a lack of memory ended it.
+void Server::start_accepting() {
+  accepting_ = true;
+  try {
+    asio::co_spawn(io_, accept_all(), [this](const std::exception_ptr&) { accepting_ = false; });
+  } catch (const std::exception&) {
+    accepting_ = false;
+  }
+}
+
+// What was left undone for want of memory.
+void Server::look_after() {
+  if (!accepting_ && acceptor_.is_open()) start_accepting();
+  tick_again();
+  if (!wake_all_.exchange(false)) return;
+  for (Session* session : sessions_) session->wake();
 }
 
 // After stop(): every coroutine runs to its end, so that none outlives what it uses.
@@ -624,12 +657,25 @@ void Server::every(std::chrono::milliseconds period, std::function<void()> task)
 
 void Server::tick(size_t index) {
   Periodic& periodic = *periodic_[index];
+  periodic.armed = false;
   periodic.timer.expires_after(periodic.period);
   periodic.timer.async_wait([this, index](error_code ec) {
     if (ec) return;
     tick(index);
     periodic_[index]->task();
   });
+  periodic.armed = true;
+}
+
+// Those that a lack of memory has stopped.
+void Server::tick_again() {
+  for (size_t i = 0; i < periodic_.size(); ++i) {
+    try {
+      if (!periodic_[i]->armed) tick(i);
+    } catch (const std::exception&) {
+      // The next fault, or the next that works, tries again.
+    }
+  }
 }
 
 }  // namespace

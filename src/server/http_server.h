@@ -18,7 +18,7 @@ namespace pelton::server {
 
 // One request and its answer. Every method may be called from any thread; the answer is either one
 // respond(), or begin_stream(), writes, end_stream(). Once the client has gone all of them do
-// nothing.
+// nothing. One that throws for want of memory has done nothing either.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
@@ -32,6 +32,8 @@ class HttpExchange {
   // HttpLimits::output_bytes unread.
   virtual bool write(std::string_view data) = 0;
   virtual void end_stream() = 0;
+  // Ends the connection without a further word. Takes no memory.
+  virtual void abandon() = 0;
 
   // Called once, on the I/O thread, when the client goes before the answer is complete; at once
   // when it has gone already.

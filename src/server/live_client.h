@@ -14,6 +14,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  int descriptor() const { return fd_; }
   bool connected() const { return connected_; }
   // As much as the server takes before it closes.
   void send(std::string_view bytes) const;

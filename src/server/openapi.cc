@@ -76,7 +76,7 @@ void write_responses(const Route& route, JsonWriter& out) {
     write_response("404", "The model is not served here", out);
     write_response("413", "The body is too large", out);
     write_response("429", "Too many requests; Retry-After says when to come again", out);
-    write_response("504", "The request's own timeout passed", out);
+    write_response("408", "The body took too long", out);
   }
   write_response("503", "Not now; Retry-After says when to come again", out);
   out.end_object();

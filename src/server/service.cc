@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -91,9 +92,13 @@ Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, Service
   auto http = HttpServer::listen(service->options_.http, *service);
   if (!http.ok()) return http.status();
   service->http_ = std::move(http).value();
+  if (const int room = service->http_->max_connections();
+      room < service->options_.http.limits.connections)
+    service->options_.log(
+        fmt::format("warning: at most {} connections: this process may not open more files", room));
   service->workers_ = std::make_unique<WorkerPool>(service->options_.workers);
-  service->loop_ =
-      std::make_unique<EngineLoop>(engine, [raw = service.get()] { raw->on_damage(); });
+  service->loop_ = std::make_unique<EngineLoop>(
+      engine, [raw = service.get()](std::string_view cause) { raw->on_damage(cause); });
   return service;
 }
 
@@ -116,25 +121,29 @@ void Service::on_signal() {
   http_->close_listener();
 }
 
-// On the engine's thread: what runs will get no more events.
-void Service::on_damage() {
+// On the engine's thread.
+void Service::on_damage(std::string_view cause) {
   damaged_ = true;
-  options_.log("the engine is damaged; the server ends");
-  const ApiError error = from_status(internal_error("damaged"), "");
-  for (const auto& generation : all_generations()) generation->fail_hard(error);
+  options_.log(fmt::format("the engine is damaged ({}); the server ends", cause));
 }
 
 void Service::tick() {
   const Clock::time_point now = Clock::now();
+  ApiError late = overloaded(503, "the request waited too long for its turn", 1);
   std::vector<Admission::Ticket> expired;
-  int retry_after = 0;
   {
     const std::lock_guard lock(mutex_);
     expired = admission_.expire(now);
-    retry_after = admission_.retry_after();
+    late.retry_after = admission_.retry_after();
   }
-  refuse_tickets(expired, overloaded(503, "the request waited too long for its turn", retry_after));
-  for (const auto& generation : all_generations()) generation->check_deadline(now);
+  refuse_tickets(expired, late);
+  for (const auto& generation : all_generations()) generation->look_after(now);
+  admit_next();
+  if (damaged_) {
+    // What runs will get no more events.
+    const ApiError error = from_status(internal_error("damaged"), "");
+    for (const auto& generation : all_generations()) generation->fail_hard(error);
+  }
   if (damaged_ && !draining_.exchange(true)) {
     outcome_ = internal_error("the engine is damaged");
     drain_since_ = idle_since_ = now;
@@ -149,9 +158,9 @@ void Service::end_drain(Clock::time_point now) {
   if (!generations.empty()) idle_since_ = now;
   const bool late = now - drain_since_ > options_.drain_timeout;
   if (late && !gave_up_) {
-    gave_up_ = true;
     for (const auto& generation : generations)
       generation->stop(overloaded(503, "the server is shutting down", 1));
+    gave_up_ = true;
   }
   constexpr std::chrono::seconds kLastWords{2};
   const bool quiet =
@@ -319,18 +328,20 @@ void Service::respond(HttpExchange& exchange, const std::vector<HttpHeader>& hea
 
 // ---- Admission
 
+// Where there is no memory for it, it has not entered.
 void Service::enter(const std::shared_ptr<Generation>& generation) {
+  ApiError full = overloaded(429, "too many requests are waiting", 1);
   Admission::Verdict verdict;
-  int retry_after = 0;
   {
     const std::lock_guard lock(mutex_);
+    std::map<Admission::Ticket, std::shared_ptr<Generation>> entry;
+    entry.emplace(generation->ticket(), generation);
     verdict = admission_.offer(generation->entry(), Clock::now());
-    retry_after = admission_.retry_after();
-    generations_[generation->ticket()] = generation;
+    generations_.merge(entry);  // takes no memory
+    full.retry_after = admission_.retry_after();
   }
   if (verdict == Admission::Verdict::kRun) return generation->launch();
-  if (verdict == Admission::Verdict::kFull)
-    generation->fail_hard(overloaded(429, "too many requests are waiting", retry_after));
+  if (verdict == Admission::Verdict::kFull) generation->fail_hard(full);
 }
 
 bool Service::abandon(Generation& generation) {
@@ -341,22 +352,49 @@ bool Service::abandon(Generation& generation) {
 void Service::ended(Generation& generation) {
   metrics_.request_ended(generation.how(), generation.times(), generation.usage());
   remember(generation);
-  if (options_.request_log) {
-    workers_->post([this, self = generation.shared_from_this()] {
-      options_.request_log(self->log_line(wall_milliseconds()));
-    });
-  }
-  std::vector<Admission::Ticket> next;
+  log_end(generation);
   {
     const std::lock_guard lock(mutex_);
     if (generation.how() == RequestEnd::kStop || generation.how() == RequestEnd::kLength)
       admission_.note_duration(generation.seconds());
     admission_.finish(generation.ticket(), generation.generated_tokens());
     generations_.erase(generation.ticket());
+  }
+  admit_next();
+}
+
+// A line that there is no memory for is not written.
+void Service::log_end(const Generation& generation) {
+  try {
+    if (!generation.fault().ok())
+      log_fault(generation.request_id(), generation.fault().to_string());
+    if (!options_.request_log) return;
+    workers_->post([this, self = generation.shared_from_this()] {
+      options_.request_log(self->log_line(wall_milliseconds()));
+    });
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+// What went wrong inside is told here alone: it may hold paths.
+void Service::log_fault(std::string_view request, std::string_view what) const {
+  options_.log(fmt::format("{} failed: {}", request, what));
+}
+
+// Lets in who may run now. What there is no memory for waits until the next time.
+void Service::admit_next() {
+  std::vector<Admission::Ticket> next;
+  {
+    const std::lock_guard lock(mutex_);
     next = admission_.admit();
   }
+  if (next.empty()) return;
   // Handing over a request takes a while; this may be the I/O thread.
-  if (!next.empty()) workers_->post([this, next] { launch(next); });
+  try {
+    workers_->post([this, next] { launch(next); });
+  } catch (const std::bad_alloc&) {
+    launch(next);
+  }
 }
 
 void Service::launch(const std::vector<Admission::Ticket>& tickets) {

@@ -71,6 +71,7 @@ class Service final : public HttpHandler, public GenerationHost {
  private:
   using Clock = std::chrono::steady_clock;
   struct Call;  // one request on a worker
+  void log_fault(std::string_view request, std::string_view what) const;
 
   Service(engine::Engine& engine, ServiceOptions options);
   std::optional<ApiError> check_access(const HttpHead& head) const;
@@ -102,11 +103,13 @@ class Service final : public HttpHandler, public GenerationHost {
                                             const std::vector<std::vector<int32_t>>& prompts) const;
   void enter(const std::shared_ptr<Generation>& generation);
   void launch(const std::vector<Admission::Ticket>& tickets);
+  void admit_next();
+  void log_end(const Generation& generation);
   void refuse_tickets(const std::vector<Admission::Ticket>& tickets, const ApiError& error);
   std::vector<std::shared_ptr<Generation>> all_generations();
 
   void on_signal();
-  void on_damage();
+  void on_damage(std::string_view cause);
   void tick();
   void end_drain(Clock::time_point now);
   std::string models_json() const;

@@ -145,6 +145,28 @@ TEST(ServiceLive, HealthIsFalseWhileAStepHangsAndTrueAgain) {
   EXPECT_TRUE(live.end().ok());
 }
 
+// A step that holds the engine's lock: who asks is answered, who leaves is let go.
+TEST(ServiceLive, NobodyWaitsForAStepThatHoldsTheEngine) {
+  Hang hang;
+  Live live;
+  live.engine().set_logits_observer(
+      [&](RequestId, int32_t, int32_t, std::span<const float>) { hang(); });
+  {
+    const Client client(live.port());
+    client.send(request("/v1/completions", completion(400, true)));
+    hang.await();
+  }
+  for (const char* path : {"/metrics", "/status", "/health", "/version"})
+    EXPECT_TRUE(says(live.get(path), 200)) << path;
+  EXPECT_TRUE(says(live.post("/tokenize", R"({"prompt":"a"})"), 200));
+  hang.release();
+  const engine::EngineMetrics m = live.settle();
+  EXPECT_EQ(m.requests, 1);
+  EXPECT_EQ(m.cancelled, 1);
+  EXPECT_FALSE(live.text(4).empty());
+  EXPECT_TRUE(live.end().ok());
+}
+
 TEST(ServiceLive, ClientsOfAllKindsAtOnce) {
   Live live;
   const std::string expected = live.text(12);
@@ -249,6 +271,15 @@ TEST(ServiceLive, LimitsAreSharp) {
   ASSERT_EQ(just.size(), 40u);
   EXPECT_TRUE(says(live.post("/tokenize", just), 200));
   EXPECT_TRUE(says(live.post("/tokenize", just + " "), 413));
+  const auto chunked = [&](const std::string& body) {
+    return answer_to(
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n1\r\n" +
+        body.substr(0, 1) + fmt::format("\r\n{:x}\r\n", body.size() - 1) + body.substr(1) +
+        "\r\n0\r\n\r\n");
+  };
+  EXPECT_TRUE(says(chunked(just), 200));
+  EXPECT_TRUE(says(chunked(just + " "), 413));
   EXPECT_TRUE(live.end().ok());
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/quote.h"
 #include "server/field_readers.h"
@@ -36,6 +37,23 @@ bool is_tool_name(std::string_view name) {
          std::all_of(name.begin(), name.end(), fits);
 }
 
+Outcome refuse_strict(const JsonValue& tool) {
+  const auto strict = tool.boolean("strict", false);
+  if (!strict.ok()) return bad(tool, "strict must be true or false");
+  if (!*strict) return std::nullopt;
+  return unsupported_field("tools", fmt::format("{}: strict is not supported: this server does not "
+                                                "constrain output yet",
+                                                tool.path()));
+}
+
+Outcome keep_tools(const JsonValue& field, Json tools, ApiRequest& request) {
+  if (tools.empty()) return std::nullopt;
+  if (const size_t bytes = tools.dump().size(); bytes > kMaxToolBytes)
+    return bad(field, fmt::format("must have at most {} bytes, not {}", kMaxToolBytes, bytes));
+  request.tools = std::move(tools);
+  return std::nullopt;
+}
+
 Outcome read_tools(const JsonValue& value, ApiRequest& request) {
   simdjson::dom::array array;
   if (value.element().get(array) != simdjson::SUCCESS) return bad(value, "must be a list");
@@ -54,13 +72,13 @@ Outcome read_tools(const JsonValue& value, ApiRequest& request) {
     const auto name = function->string("name");
     if (!name.ok() || !is_tool_name(*name))
       return bad(*function, "must have a name of 1 to 64 letters, digits, _, - and .");
+    if (auto error = refuse_strict(*function)) return error;
     const auto description = function->get("description");
     if (description && !description->is_string()) return bad(*description, "must be a string");
     const auto parameters = function->get("parameters");
     if (parameters && !parameters->is_object()) return bad(*parameters, "must be an object");
   }
-  if (index > 0) request.tools = to_ordered_json(value);
-  return std::nullopt;
+  return keep_tools(value, to_ordered_json(value), request);
 }
 
 Outcome read_tool_choice(const JsonValue& value, ApiRequest& request) {

@@ -178,6 +178,7 @@ Outcome read_turn_tools(const JsonValue& value, ApiRequest& request) {
     const auto name = tool.string("name");
     if (!name.ok() || !is_tool_name(*name))
       return bad(tool, "must have a name of 1 to 64 letters, digits, _, - and .");
+    if (auto error = refuse_strict(tool)) return error;
     const auto schema = tool.get("input_schema");
     if (!schema || !schema->is_object()) return bad(tool, "must have an input_schema");
     Json function = Json::object();
@@ -193,8 +194,8 @@ Outcome read_turn_tools(const JsonValue& value, ApiRequest& request) {
     tools.push_back(std::move(entry));
     return std::nullopt;
   });
-  if (!error && !tools.empty()) request.tools = std::move(tools);
-  return error;
+  if (error) return error;
+  return keep_tools(value, std::move(tools), request);
 }
 
 Outcome read_turn_tool_choice(const JsonValue& value, ApiRequest& request) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/thread_turns.h"
 
 namespace pelton::server {
 
@@ -36,6 +37,7 @@ void WorkerPool::stop() {
 }
 
 void WorkerPool::run() {
+  prefer_short_turns();
   while (true) {
     std::function<void()> task;
     {

@@ -49,6 +49,34 @@ def test_malformed_requests_get_an_answer_and_a_close(server, data, status):
     assert server.call("GET", "/health")[0] == 200
 
 
+def head_of(size=None, headers=1, target=1):
+    """A request whose head has exactly these measures."""
+    lines = [b"GET /" + b"a" * (target - 1) + b" HTTP/1.1", b"Host: localhost"]
+    lines += [b"h%d: 1" % i for i in range(headers - 1)]
+    data = b"\r\n".join(lines) + b"\r\n"
+    if size is not None:
+        data = data[:-2] + b"x" * (size - len(data) - 2) + b"\r\n"
+    return data + b"\r\n"
+
+
+@pytest.mark.parametrize("inside, beyond, status", [
+    (head_of(headers=100), head_of(headers=101), 431), (head_of(target=8 << 10), head_of(target=(8 << 10) + 1), 414),
+    (head_of(size=32 << 10, headers=5), head_of(size=(32 << 10) + 1, headers=5), 431)], ids=["headers", "target", "bytes"])
+def test_limits_of_heads_are_sharp(server, inside, beyond, status):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(inside)
+        assert connection.recv(100).startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 404 "))
+    assert server.raw(beyond).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_depth_of_json_is_bounded(server):
+    """64 levels, of which the innermost may be empty."""
+    for depth, inner, status in ((64, b"", 200), (63, b"1", 200), (64, b"1", 400), (65, b"1", 400)):
+        # The body itself is the first level.
+        body = b'{"prompt":"a","max_tokens":1,"metadata":' + b"[" * (depth - 1) + inner + b"]" * (depth - 1) + b"}"
+        assert server.call("POST", "/v1/completions", body)[0] == status, (depth, inner)
+
+
 def test_pipelined_requests_are_answered_in_order(server):
     first = request_bytes({"prompt": "one"}, "/tokenize")
     last = request_bytes({"prompt": "one two"}, "/tokenize", "Connection: close\r\n")
@@ -129,8 +157,9 @@ def test_waiting_and_running_have_their_limits():
             assert "retry-after" in headers and answer["error"]["type"] == "overloaded_error"
         for thread in hold:
             thread.join()
-        status, _, answer = server.call("POST", "/v1/completions", {**LONG, "timeout": 0.05})
-        assert status == 504 and answer["error"]["param"] == "timeout"
+        status, headers, answer = server.call("POST", "/v1/completions", {**LONG, "timeout": 0.05})
+        assert status == 503 and answer["error"]["param"] == "timeout" and answer["error"]["type"] == "timeout_error"
+        assert int(headers["retry-after"]) >= 1
         server.settle()
 
 
@@ -256,6 +285,29 @@ def test_a_client_that_does_not_read_is_dropped_alone(server):
         while server.metrics()["pelton_engine_cancelled_total"] == before["pelton_engine_cancelled_total"]:
             assert server.post("/v1/completions", SHORT)["choices"] == control
     server.settle()
+
+
+def test_few_files_mean_few_connections_and_it_says_so():
+    with Server(files=128) as server:
+        assert any("at most 64 connections" in line for line in server.warnings), server.warnings
+        first = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        others = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(120)]
+        assert others[-1].recv(1) == b""  # closed at once
+        first.sendall(request_bytes(SHORT))
+        assert first.recv(100).startswith(b"HTTP/1.1 200 ")
+        for connection in [first, *others]:
+            connection.close()
+        # As many as it can hold, again and again.
+        for _ in range(3):
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    if server.call("POST", "/v1/completions", SHORT)[0] == 200:
+                        break
+                except (OSError, http.client.HTTPException):
+                    pass
+                assert time.monotonic() < deadline
+        server.settle()
 
 
 def test_idle_connections_hold_nobody_up(server):
