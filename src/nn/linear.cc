@@ -27,6 +27,7 @@ ops::MatmulArgs product_of(const Input& x) {
   ops::MatmulArgs args;
   args.x = x.rows;
   if (x.norm == nullptr) return args;
+  args.norm = true;
   args.norm_weight = x.norm->weight();
   args.norm_eps = x.norm->eps();
   return args;

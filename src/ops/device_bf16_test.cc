@@ -460,6 +460,7 @@ TEST_P(DeviceBf16Test, AProductOfNormsHasTheBitsOfANormAndAProduct) {
       MatmulArgs at_once{.x = x,
                          .weights = w.there,
                          .out = harness_.blank(m, w.n, DType::kBF16),
+                         .norm = true,
                          .norm_weight = weight,
                          .norm_eps = 1e-5f};
       ASSERT_TRUE(matmul(context, apart).ok());

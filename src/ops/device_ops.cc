@@ -86,7 +86,7 @@ MatmulProblem problem_of(const StepContext& context, const MatmulArgs& args, con
           .library = context.device->has_cublaslt,
           .x_type = args.x.dtype,
           .out_type = args.out.dtype,
-          .normed = args.norm_weight != nullptr};
+          .normed = args.norm};
 }
 
 // One product by the cheapest entry, into the columns of `args.out` from `column` on. Plans scratch
@@ -155,7 +155,7 @@ template <typename Run>
 Status with_normed_rows(StepContext& context, const MatmulArgs& args, const Run& run) {
   const memory::StepArena::Scope scope(context.arena);
   MatmulArgs product = args;
-  product.norm_weight = nullptr;
+  product.norm = false;
   product.x = context.activation(args.x.num_rows(), args.x.row_elements());
   if (!context.planning()) {
     Status s = on_device::rms_norm(
@@ -252,7 +252,7 @@ Status gather_rows(StepContext& context, const Tensor& x, std::span<const int32_
 }
 
 Status matmul(StepContext& context, const MatmulArgs& args) {
-  if (args.norm_weight != nullptr) {
+  if (args.norm) {
     const Merged merged = merge(args.weights);
     const MatmulProblem problem = problem_of(context, args, merged);
     if (!context.planning() && merged.count == args.weights.size() &&
@@ -278,7 +278,7 @@ Status gated_matmul(StepContext& context, const GatedMatmulArgs& args) {
   const DeviceStep& device = *context.device;
   const MatmulArgs& product = args.product;
   const Merged merged = merge(product.weights);
-  if (product.norm_weight != nullptr) {
+  if (product.norm) {
     MatmulProblem problem = problem_of(context, product, merged);
     problem.gated = true;
     problem.activation = static_cast<DeviceActivation>(args.activation);

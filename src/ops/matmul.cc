@@ -283,9 +283,9 @@ Status matmul(StepContext& context, const MatmulArgs& args) {
   check_shapes(context, args, outputs_of(args.weights));
   if (context.device != nullptr) return on_device::matmul(context, args);
   const memory::StepArena::Scope scope(context.arena);
-  if (args.norm_weight != nullptr) {
+  if (args.norm) {
     MatmulArgs product = args;
-    product.norm_weight = nullptr;
+    product.norm = false;
     product.x = context.activation(args.x.num_rows(), args.x.row_elements());
     if (Status s = rms_norm(
             context,

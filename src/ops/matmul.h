@@ -47,9 +47,9 @@ struct MatmulArgs {
   const float* bias = nullptr;  // [sum N_i]
   Tensor out;                   // [M, sum N_i] of an activation type, not necessarily of x's
   bool accumulate = false;      // out += product (a residual stream) instead of out = product
-  // With a weight [K], x is f32 and what is multiplied are the RMS norms of its rows, as rms_norm
-  // makes them.
-  const float* norm_weight = nullptr;
+  // x is f32 and what is multiplied are the RMS norms of its rows, as rms_norm makes them.
+  bool norm = false;
+  const float* norm_weight = nullptr;  // [K]; null while planning
   float norm_eps = 0.0f;
 };
 Status matmul(StepContext& context, const MatmulArgs& args);
