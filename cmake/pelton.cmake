@@ -40,10 +40,24 @@ if(PELTON_TESTS)
   include(GoogleTest)
 endif()
 
-# pelton_library(NAME SRCS ... [DEPS ...]): static library pelton_NAME; DEPS are pelton folders or external targets.
+# Headers that most sources read, compiled once: a fifth of a build from nothing. Trees that rely on a compiler cache do
+# without, since it would have to trust time stamps.
+if(PELTON_PRECOMPILE)
+  file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
+  add_library(pelton_precompiled STATIC ${CMAKE_BINARY_DIR}/precompiled.cc)
+  target_link_libraries(pelton_precompiled PRIVATE fmt::fmt)
+  target_precompile_headers(pelton_precompiled PRIVATE <algorithm> <array> <functional> <map> <memory> <optional> <span>
+    <string> <string_view> <unordered_map> <variant> <vector> <fmt/core.h>)
+endif()
+
+# pelton_library(NAME [OWN_FLAGS] SRCS ... [DEPS ...]): static library pelton_NAME; DEPS are pelton folders or external
+# targets. OWN_FLAGS: its sources are compiled for processors of their own, which precompiled headers do not fit.
 function(pelton_library name)
-  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_FLAGS" "" "SRCS;DEPS" ${ARGN})
   add_library(pelton_${name} STATIC ${ARG_SRCS})
+  if(PELTON_PRECOMPILE AND NOT ARG_OWN_FLAGS)
+    target_precompile_headers(pelton_${name} REUSE_FROM pelton_precompiled)
+  endif()
   target_include_directories(pelton_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(pelton_${name} PUBLIC Threads::Threads fmt::fmt)
   foreach(dep ${ARG_DEPS})

@@ -9,7 +9,7 @@ set -euo pipefail
 build=(build-essential cmake ninja-build ccache git ca-certificates pkg-config
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libcli11-dev libxxhash-dev libssl-dev libboost1.81-dev
   python3 python3-pip python3-venv unzip)
-test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev libbenchmark-dev shellcheck
+test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev shellcheck
   chromium-headless-shell)
 
 case ${1:-} in

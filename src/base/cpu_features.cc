@@ -74,7 +74,9 @@ IsaLevel CpuFeatures::best_level() const {
 std::string CpuFeatures::to_string() const {
   std::string text;
   const auto add = [&text](bool present, const char* name) {
-    if (present) text += (text.empty() ? "" : " ") + std::string(name);
+    if (!present) return;
+    if (!text.empty()) text += ' ';
+    text += name;
   };
   add(avx2, "avx2");
   add(avx512, "avx512");

@@ -22,11 +22,7 @@ constexpr int kSpins = 4000;
 // products.
 constexpr int kCallerSpins = 20000;
 
-void pause_cpu() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
+void pause_cpu() { __builtin_ia32_pause(); }
 
 uint64_t pack(uint32_t begin, uint32_t end) { return (uint64_t{end} << 32) | begin; }
 uint32_t range_begin(uint64_t range) { return static_cast<uint32_t>(range); }

@@ -1,6 +1,6 @@
 #include "bench_serve/summary.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "cli/bench_serve.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,9 +1,11 @@
 // The program: declares every command's options once (command line, environment, config file and
 // help come from these declarations), runs the command, turns a status or an escaped exception into
 // one line and an exit code.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -540,6 +542,24 @@ class StrictConfig : public CLI::ConfigTOML {
   mutable Status status_;
 };
 
+// CLI11 takes a whole number beyond 64 bits for the largest one.
+void refuse_beyond_64_bits(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    const std::string type = option->get_type_name();
+    if (type != "INT" && type != "UINT") continue;
+    const bool is_signed = type == "INT";
+    option->check([is_signed](const std::string& text) {
+      errno = 0;
+      if (is_signed) {
+        std::strtoll(text.c_str(), nullptr, 0);
+      } else {
+        std::strtoull(text.c_str(), nullptr, 0);
+      }
+      return errno == ERANGE ? text + " is beyond 64 bits" : std::string();
+    });
+  }
+}
+
 int run_program(int argc, char** argv) {
   CLI::App program("Pelton: runs large language models on CPUs.", "pelton");
   program.set_version_flag("--version", kVersion);
@@ -553,6 +573,7 @@ int run_program(int argc, char** argv) {
                                          add_inspect(program), add_eval(program, differs),
                                          add_bench(program),   add_bench_serve(program),
                                          add_plan(program),    add_serve(program)};
+  for (const Command& command : commands) refuse_beyond_64_bits(command.app);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,5 @@
 // Lists of embeddings: of length one, as numbers or as the bytes of 32-bit floats.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "server/prometheus.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -43,3 +43,9 @@ def test_bad_file_is_one_line_naming_it(pelton, tmp_path, content):
     path = tmp_path / "broken.gguf"
     path.write_bytes(content)
     assert "broken.gguf" in one_line_error(pelton("run", path, "-p", "hi"))
+
+
+@pytest.mark.parametrize("option", ["--seed", "-n", "--top-k", "--threads"])
+def test_a_whole_number_beyond_64_bits_is_refused_not_cut(pelton, option):
+    message = one_line_error(pelton("run", RUNNEL, "-p", "hi", option, 2**64))
+    assert option in message

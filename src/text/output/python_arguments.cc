@@ -1,6 +1,6 @@
 #include "text/output/python_arguments.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>
