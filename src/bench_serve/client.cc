@@ -372,7 +372,9 @@ void Load::conclude(Answer& answer) {
     record.prompt_tokens = answer.usage->prompt;
     record.cached_tokens = std::min(answer.usage->cached, answer.usage->prompt);
   }
-  if (answer.pieces == 0) return fail(record, Outcome::kEmpty, "an answer without text");
+  if (answer.pieces > 0) return;
+  if (!record.counted_by_server) return fail(record, Outcome::kEmpty, "an answer without a token");
+  record.first = record.ended;  // tokens that are no text are seen when all are there
 }
 
 void Load::fail(Record& record, Outcome outcome, std::string detail) const {

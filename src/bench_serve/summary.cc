@@ -138,13 +138,12 @@ std::string csv(const std::vector<Record>& records) {
   for (const Record& r : records) {
     const double widest = r.gaps.empty() ? 0 : *std::ranges::max_element(r.gaps);
     const bool answered = r.first > 0;
-    fmt::format_to(std::back_inserter(out),
-                   "{},{},{},{:.3f},{:.3f},{},{},{:.3f},{:.3f},{},{},{},{},{}\n", r.index,
-                   outcome_name(r.outcome), r.http_status, 1e3 * r.due, 1e3 * r.sent,
-                   answered ? fmt::format("{:.3f}", 1e3 * r.ttft()) : "",
-                   answered ? fmt::format("{:.3f}", 1e3 * r.tpot()) : "", 1e3 * widest,
-                   1e3 * r.e2e(), r.prompt_tokens, r.cached_tokens, r.output_tokens,
-                   r.counted_by_server ? "server" : "client", r.shares_prefix ? 1 : 0);
+    out += fmt::format("{},{},{},{:.3f},{:.3f},{},{},{:.3f},{:.3f},{},{},{},{},{}\n", r.index,
+                       outcome_name(r.outcome), r.http_status, 1e3 * r.due, 1e3 * r.sent,
+                       answered ? fmt::format("{:.3f}", 1e3 * r.ttft()) : "",
+                       answered ? fmt::format("{:.3f}", 1e3 * r.tpot()) : "", 1e3 * widest,
+                       1e3 * r.e2e(), r.prompt_tokens, r.cached_tokens, r.output_tokens,
+                       r.counted_by_server ? "server" : "client", r.shares_prefix ? 1 : 0);
   }
   return out;
 }

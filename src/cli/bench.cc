@@ -99,15 +99,18 @@ struct RowNeeds {
   int32_t context = 0;
 };
 
-RowNeeds needs_of(const RowSpec& row, int repeats, bool cuda) {
+RowNeeds needs_of(const RowSpec& row, int repeats, bool cuda, int32_t block_size) {
   switch (row.kind) {
     case RowKind::kPrompt:
     case RowKind::kPrompts:
       return {row.sequences, row.depth + row.input + 1};
     case RowKind::kDecode:
+      // The scheduler admits a sequence where every running one keeps a free block to go on with,
+      // and a row's sequences must all run at once.
       return {row.sequences,
               std::max(row.depth, 1) +
-                  bench_lib::decode_room(row.output, row.sequences, row.depth, repeats)};
+                  bench_lib::decode_room(row.output, row.sequences, row.depth, repeats) +
+                  block_size};
     case RowKind::kOffline: {
       // On a GPU a step of more sequences costs little more, as far as the cache holds them.
       const int32_t at_once = cuda ? 1024 : 16;
@@ -126,7 +129,7 @@ void size_engine(const BenchOptions& options, const Rows& rows, engine::EngineOp
   RowNeeds most;
   if (!options.prompts.empty()) most = {16, 2048};
   for (const RowSpec& row : rows) {
-    const RowNeeds needs = needs_of(row, options.repeat, engine->cuda);
+    const RowNeeds needs = needs_of(row, options.repeat, engine->cuda, engine->block_size);
     most.sequences = std::max(most.sequences, needs.sequences);
     most.context = std::max(most.context, needs.context);
   }

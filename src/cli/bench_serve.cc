@@ -241,7 +241,7 @@ Json answer_json(const BenchServeOptions& options, const Setup& setup, const Sum
 std::string table(const Setup& setup, const Summary& s) {
   std::string out;
   const auto line = [&](const char* name, const std::string& value) {
-    fmt::format_to(std::back_inserter(out), "{:<22} {}\n", name, value);
+    out += fmt::format("{:<22} {}\n", name, value);
   };
   line("model", printable(setup.body.model));
   line("requests", fmt::format("{} completed, {} failed, {} at once at most", s.completed,
@@ -258,17 +258,16 @@ std::string table(const Setup& setup, const Summary& s) {
                    s.per_second(static_cast<double>(s.prompt_tokens + s.output_tokens))));
   if (setup.goals.any())
     line("goodput", fmt::format("{:.2f} req/s, {} requests", s.per_second(s.good), s.good));
-  fmt::format_to(std::back_inserter(out),
-                 "\n| {:<5} | {:>10} | {:>10} | {:>10} | {:>10} | {:>10} | {:>10} |\n"
-                 "| ----- | ---------: | ---------: | ---------: | ---------: | ---------: | "
-                 "---------: |\n",
-                 "ms", "mean", "p50", "p90", "p95", "p99", "max");
+  out += fmt::format(
+      "\n| {:<5} | {:>10} | {:>10} | {:>10} | {:>10} | {:>10} | {:>10} |\n"
+      "| ----- | ---------: | ---------: | ---------: | ---------: | ---------: | "
+      "---------: |\n",
+      "ms", "mean", "p50", "p90", "p95", "p99", "max");
   for (const auto& [name, d] : latencies(s)) {
-    fmt::format_to(std::back_inserter(out),
-                   "| {:<5} | {:>10.2f} | {:>10.2f} | {:>10.2f} | {:>10.2f} | {:>10.2f} | "
-                   "{:>10.2f} |\n",
-                   name, 1e3 * d->mean, 1e3 * d->p50, 1e3 * d->p90, 1e3 * d->p95, 1e3 * d->p99,
-                   1e3 * d->most);
+    out += fmt::format(
+        "| {:<5} | {:>10.2f} | {:>10.2f} | {:>10.2f} | {:>10.2f} | {:>10.2f} | "
+        "{:>10.2f} |\n",
+        name, 1e3 * d->mean, 1e3 * d->p50, 1e3 * d->p90, 1e3 * d->p95, 1e3 * d->p99, 1e3 * d->most);
   }
   return out;
 }

@@ -545,9 +545,9 @@ class StrictConfig : public CLI::ConfigTOML {
 // CLI11 takes a whole number beyond 64 bits for the largest one.
 void refuse_beyond_64_bits(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
-    const std::string type = option->get_type_name();
-    if (type != "INT" && type != "UINT") continue;
-    const bool is_signed = type == "INT";
+    const std::string type = option->get_type_name();  // followed by the names of its checks
+    const bool is_signed = type.starts_with("INT");
+    if (!is_signed && !type.starts_with("UINT")) continue;
     option->check([is_signed](const std::string& text) {
       errno = 0;
       if (is_signed) {

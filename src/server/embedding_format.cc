@@ -80,7 +80,7 @@ class EmbeddingFormat final : public OpenAiFormat {
     }
     std::string list = "[";
     for (size_t i = 0; i < values.size(); ++i)
-      fmt::format_to(std::back_inserter(list), "{}{}", i > 0 ? "," : "", values[i]);
+      list += fmt::format("{}{}", i > 0 ? "," : "", values[i]);
     json.raw(list + "]");
   }
 

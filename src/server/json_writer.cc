@@ -39,7 +39,7 @@ void append_ascii(char c, std::string* out) {
       *out += "\\t";
       return;
     default:
-      fmt::format_to(std::back_inserter(*out), "\\u{:04x}", static_cast<unsigned char>(c));
+      *out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
   }
 }
 
@@ -102,14 +102,14 @@ JsonWriter& JsonWriter::string(std::string_view text) {
 
 JsonWriter& JsonWriter::integer(int64_t value) {
   separate();
-  fmt::format_to(std::back_inserter(out_), "{}", value);
+  out_ += fmt::format("{}", value);
   return *this;
 }
 
 JsonWriter& JsonWriter::number(double value) {
   if (!std::isfinite(value)) return null();
   separate();
-  fmt::format_to(std::back_inserter(out_), "{}", value);
+  out_ += fmt::format("{}", value);
   return *this;
 }
 

@@ -84,29 +84,27 @@ MetricsWriter::MetricsWriter(std::string_view model) {
 }
 
 void MetricsWriter::head(std::string_view full_name, std::string_view type, std::string_view help) {
-  fmt::format_to(std::back_inserter(out_), "# HELP {0} {2}\n# TYPE {0} {1}\n", full_name, type,
-                 help);
+  out_ += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", full_name, type, help);
 }
 
 void MetricsWriter::single(const SeriesName& name, std::string_view type, double value) {
   head(fmt::format("pelton_{}", name.own), type, name.help);
-  fmt::format_to(std::back_inserter(out_), "pelton_{} {}\n", name.own, value);
+  out_ += fmt::format("pelton_{} {}\n", name.own, value);
   if (!has_vllm(name)) return;
   head(fmt::format("vllm:{}", name.vllm), type, name.help);
-  fmt::format_to(std::back_inserter(out_), "vllm:{}{{{}}} {}\n", name.vllm, model_label_, value);
+  out_ += fmt::format("vllm:{}{{{}}} {}\n", name.vllm, model_label_, value);
 }
 
 void MetricsWriter::counters(const SeriesName& name, std::string_view label,
                              std::string_view vllm_label, std::span<const LabelledCount> counts) {
   head(fmt::format("pelton_{}", name.own), "counter", name.help);
   for (const LabelledCount& c : counts)
-    fmt::format_to(std::back_inserter(out_), "pelton_{}{{{}=\"{}\"}} {}\n", name.own, label,
-                   c.value, c.count);
+    out_ += fmt::format("pelton_{}{{{}=\"{}\"}} {}\n", name.own, label, c.value, c.count);
   if (!has_vllm(name)) return;
   head(fmt::format("vllm:{}", name.vllm), "counter", name.help);
   for (const LabelledCount& c : counts)
-    fmt::format_to(std::back_inserter(out_), "vllm:{}{{{},{}=\"{}\"}} {}\n", name.vllm,
-                   model_label_, vllm_label, c.value, c.count);
+    out_ += fmt::format("vllm:{}{{{},{}=\"{}\"}} {}\n", name.vllm, model_label_, vllm_label,
+                        c.value, c.count);
 }
 
 void MetricsWriter::write_histogram(const std::string& full_name, const std::string& labels,
@@ -116,13 +114,12 @@ void MetricsWriter::write_histogram(const std::string& full_name, const std::str
   int64_t total = 0;
   for (size_t i = 0; i < values.bounds().size(); ++i) {
     total += values.count(i);
-    fmt::format_to(std::back_inserter(out_), "{}_bucket{{{}le=\"{}\"}} {}\n", full_name, before,
-                   values.bounds()[i], total);
+    out_ +=
+        fmt::format("{}_bucket{{{}le=\"{}\"}} {}\n", full_name, before, values.bounds()[i], total);
   }
   total += values.count(values.bounds().size());
-  fmt::format_to(std::back_inserter(out_),
-                 "{0}_bucket{{{1}le=\"+Inf\"}} {3}\n{0}_sum{2} {4}\n{0}_count{2} {3}\n", full_name,
-                 before, braces, total, values.sum());
+  out_ += fmt::format("{0}_bucket{{{1}le=\"+Inf\"}} {3}\n{0}_sum{2} {4}\n{0}_count{2} {3}\n",
+                      full_name, before, braces, total, values.sum());
 }
 
 void MetricsWriter::histogram(const SeriesName& name, const Histogram& values) {

@@ -239,7 +239,7 @@ void PythonArguments::append_byte(char c) {
     json_ += '\\';
     json_ += c;
   } else if (static_cast<unsigned char>(c) < 0x20) {
-    fmt::format_to(std::back_inserter(json_), "\\u{:04x}", static_cast<unsigned>(c));
+    json_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
   } else {
     json_ += c;
   }
