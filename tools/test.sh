@@ -208,7 +208,6 @@ export LSAN_OPTIONS=suppressions=$PWD/tools/dev/lsan.supp:print_suppressions=0
 # Tests labelled slow repeat, on large inputs, what others already cover; sanitizers leave them out.
 if build asan-ubsan asan-ubsan; then
   run_ctest asan-ubsan "$jobs" --label-exclude slow
-  run_pytest "chaos under sanitizers" asan-ubsan tests/e2e/test_chaos.py tests/e2e/test_tls.py -k "chaos or cut or at_once"
   if [[ $long -eq 1 ]]; then run_fuzz 600; else run_fuzz 20; fi
 fi
 if build tsan tsan; then run_ctest tsan 1 --label-exclude slow; fi
