@@ -46,8 +46,7 @@ using Destroy = int (*)(void*);
 using DescCreate = int (*)(void**, int, int);
 using SetAttribute = int (*)(void*, int, const void*, size_t);
 using LayoutCreate = int (*)(void**, int, uint64_t, uint64_t, int64_t);
-using GetHeuristic = int (*)(void*, void*, void*, void*, void*, void*, void*, int, Heuristic*,
-                             int*);
+using GetHeuristic = int (*)(void*, void*, void*, void*, void*, void*, void*, int, void*, int*);
 using Matmul = int (*)(void*, void*, const void*, const void*, void*, const void*, void*,
                        const void*, const void*, void*, void*, void*, const void*, void*, size_t,
                        void*);

@@ -126,7 +126,8 @@ int cublasLtMatmulPreferenceSetAttribute(void* /*preference*/, int /*attribute*/
 
 int cublasLtMatmulAlgoGetHeuristic(void* /*handle*/, void* /*description*/, void* a, void* /*b*/,
                                    void* /*c*/, void* d, void* /*preference*/, int /*most*/,
-                                   Heuristic* found, int* count) {
+                                   void* result, int* count) {
+  auto* found = static_cast<Heuristic*>(result);
   ++algorithms_asked_for;
   *found = {};
   found->algorithm[0] = static_cast<Layout*>(d)->columns;
