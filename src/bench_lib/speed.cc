@@ -60,6 +60,23 @@ int timed_segments(int32_t tokens, int32_t depth, int repeats) {
   return int64_t{tokens} * repeats <= depth / 8 ? repeats : 1;
 }
 
+struct RepeatedLoad {
+  TimedLoad last;  // every run has the same tokens
+  std::vector<double> seconds;
+};
+
+Result<RepeatedLoad> repeated_load(engine::Engine& engine, const std::vector<Request>& requests,
+                                   int repeats) {
+  RepeatedLoad loads;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    const auto load = run_load(engine, requests);
+    if (!load.ok()) return load.status();
+    loads.last = *load;
+    loads.seconds.push_back(load->seconds);
+  }
+  return loads;
+}
+
 }  // namespace
 
 WorkModel work_model(const models::ModelConfig& config, const runtime::MemoryPlan& plan) {
@@ -240,15 +257,10 @@ Result<SpeedRow> fixed_length_throughput(engine::Engine& engine, const RowSpec& 
     requests.push_back(
         greedy_request(random_prompt(engine, row.input, static_cast<uint64_t>(i) + 1), row.output));
   }
-  std::vector<double> seconds;
-  double tokens = 0;
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    const auto load = run_load(engine, requests);
-    if (!load.ok()) return load.status();
-    seconds.push_back(load->seconds);
-    tokens = static_cast<double>(load->generated_tokens);
-  }
-  return make_row(row_name(row), tokens, seconds, {});
+  const auto loads = repeated_load(engine, requests, repeats);
+  if (!loads.ok()) return loads.status();
+  return make_row(row_name(row), static_cast<double>(loads->last.generated_tokens), loads->seconds,
+                  {});
 }
 
 Result<SpeedRow> offline_throughput(engine::Engine& engine,
@@ -257,15 +269,10 @@ Result<SpeedRow> offline_throughput(engine::Engine& engine,
   std::vector<Request> requests;
   for (const std::vector<int32_t>& prompt : prompts)
     requests.push_back(greedy_request(prompt, max_tokens));
-  std::vector<double> seconds;
-  double tokens = 0;
-  for (int repeat = 0; repeat < repeats; ++repeat) {
-    const auto load = run_load(engine, requests);
-    if (!load.ok()) return load.status();
-    seconds.push_back(load->seconds);
-    tokens = static_cast<double>(load->prompt_tokens + load->generated_tokens);
-  }
-  return make_row("offline", tokens, seconds, {});
+  const auto loads = repeated_load(engine, requests, repeats);
+  if (!loads.ok()) return loads.status();
+  const int64_t tokens = loads->last.prompt_tokens + loads->last.generated_tokens;
+  return make_row("offline", static_cast<double>(tokens), loads->seconds, {});
 }
 
 }  // namespace pelton::bench_lib
