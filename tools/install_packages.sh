@@ -3,13 +3,13 @@
 #
 #   build   what compiling and running needs, and fetching the quickstart's model
 #   test    build, and the compiler of the sanitizers and fuzz targets, test libraries, checkers,
-#           a browser without windows for the web page
+#           a browser without windows for the web page, `file` for making the Debian package
 set -euo pipefail
 
 build=(build-essential cmake ninja-build ccache git ca-certificates pkg-config
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libpcre2-dev libcli11-dev libxxhash-dev libssl-dev libboost1.81-dev
   python3 python3-pip python3-venv unzip)
-test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev shellcheck
+test=(clang-19 clang-format-19 libclang-rt-19-dev llvm-19 libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev shellcheck file
   chromium-headless-shell)
 
 case ${1:-} in
