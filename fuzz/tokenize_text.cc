@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/utf8.h"
+#include "tests/support/source_root.h"
 #include "text/tokenizer.h"
 
 namespace {
@@ -25,7 +26,7 @@ std::vector<Target> load() {
         std::pair("bytes_other_regex", true), std::pair("bytes_added", false),
         std::pair("sentencepiece_bpe", false), std::pair("unigram_precompiled", false),
         std::pair("word_piece", false), std::pair("normalizer_strip", false)}) {
-    std::ifstream in(std::string(PELTON_SOURCE_DIR) + "/tests/golden/text/tiny/" + name + ".json");
+    std::ifstream in(pelton::source_root().string() + "/tests/golden/text/tiny/" + name + ".json");
     std::ostringstream text;
     text << in.rdbuf();
     auto tokenizer = pelton::text::Tokenizer::from_json(text.str(), "");

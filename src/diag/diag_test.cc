@@ -7,11 +7,12 @@
 #include "diag/quality.h"
 #include "diag/windows.h"
 #include "engine/engine.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::diag {
 namespace {
 
-std::filesystem::path data() { return std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data"; }
+std::filesystem::path data() { return pelton::source_root() / "tests/data"; }
 
 std::unique_ptr<engine::Engine> load(const engine::EngineOptions& options) {
   auto files = engine::ModelFiles::open(data() / "runnel-2m");

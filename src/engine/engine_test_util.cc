@@ -1,5 +1,7 @@
 #include "engine/engine_test_util.h"
 
+#include "tests/support/source_root.h"
+
 namespace pelton::engine {
 
 void Outcome::add(const TokenEvent& event) {
@@ -51,8 +53,6 @@ std::vector<float> logits_of(Engine& engine, const std::vector<int32_t>& ids) {
   return logits;
 }
 
-std::filesystem::path small_model() {
-  return std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m";
-}
+std::filesystem::path small_model() { return pelton::source_root() / "tests/data/runnel-2m"; }
 
 }  // namespace pelton::engine

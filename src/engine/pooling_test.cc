@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_tree.h"
 #include "engine/engine_test_util.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::engine {
 namespace {
@@ -128,7 +129,7 @@ TEST(Pooling, OneTokenIsItsOwnMean) {
 // tests/golden/embeddings: normalised last and mean hidden states by transformers, in 32-bit
 // floats.
 TEST(Pooling, EqualsTransformers) {
-  auto text = read_file(PELTON_SOURCE_DIR "/tests/golden/embeddings/runnel-2m.json", 1 << 20);
+  auto text = read_file(pelton::source_root() / "tests/golden/embeddings/runnel-2m.json", 1 << 20);
   ASSERT_TRUE(text.ok());
   const Json golden = *Json::parse(*text);
   EngineOptions options = options_with(64, 0);

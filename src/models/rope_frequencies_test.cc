@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "models/config.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::models {
 namespace {
@@ -17,7 +18,7 @@ int64_t ulps_between(float a, float b) {
 // Positive values only. The reference's vectorised power is within one unit of the last place.
 TEST(RopeFrequencies, EqualTheReference) {
   const auto text =
-      read_file(PELTON_SOURCE_DIR "/tests/golden/models/rope.json", uint64_t{1} << 20);
+      read_file(pelton::source_root() / "tests/golden/models/rope.json", uint64_t{1} << 20);
   ASSERT_TRUE(text.ok()) << text.status().to_string();
   const auto cases = nlohmann::json::parse(*text);
   ASSERT_GE(cases.size(), 15u);

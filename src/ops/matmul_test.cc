@@ -14,6 +14,7 @@
 #include "kernels/ref/matmul.h"
 #include "kernels/ref/quant_blocks.h"
 #include "ops/matmul_cases.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::ops {
 namespace {
@@ -316,7 +317,7 @@ std::vector<std::byte> from_hex(const std::string& hex) {
 }
 
 TEST(QuantBlocks, MatchGoldenValues) {
-  std::ifstream file(PELTON_SOURCE_DIR "/tests/golden/quant/blocks.txt");
+  std::ifstream file(pelton::source_root() / "tests/golden/quant/blocks.txt");
   if (!file) GTEST_SKIP() << "the source tree is not on this machine";
   int formats = 0;
   for (std::string name, blocks, values; file >> name >> blocks >> values; ++formats) {

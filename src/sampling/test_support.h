@@ -16,13 +16,14 @@
 #include "base/rng.h"
 #include "pelton/sampling_params.h"
 #include "sampling/stages.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::sampling::test {
 
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 inline nlohmann::json golden(const std::string& name) {
-  const std::string path = std::string(PELTON_SOURCE_DIR) + "/tests/golden/sampling/" + name;
+  const std::string path = pelton::source_root().string() + "/tests/golden/sampling/" + name;
   std::ifstream file(path);
   EXPECT_TRUE(file.good()) << path;
   return nlohmann::json::parse(file);

@@ -6,11 +6,13 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/source_root.h"
+
 namespace pelton::server {
 namespace {
 
 std::string source(const std::string& name) {
-  std::ifstream in(std::string(PELTON_SOURCE_DIR) + "/src/server/page/" + name, std::ios::binary);
+  std::ifstream in(pelton::source_root().string() + "/src/server/page/" + name, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();
   return text.str();

@@ -14,6 +14,7 @@
 
 #include "server/live_client.h"
 #include "server/service.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::server {
 namespace {
@@ -33,8 +34,7 @@ class Live {
     engine_options.threads = 2;
     engine_options.max_model_len = 512;
     engine_options.max_num_seqs = 4;
-    auto files =
-        engine::ModelFiles::open(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m");
+    auto files = engine::ModelFiles::open(pelton::source_root() / "tests/data/runnel-2m");
     auto engine = engine::Engine::load(std::move(files).value(), engine_options);
     engine_ = std::move(engine).value();
     options.http.port = 0;

@@ -7,11 +7,12 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::text {
 namespace {
 
-const std::string kGolden = std::string(PELTON_SOURCE_DIR) + "/tests/golden/templates/";
+const std::string kGolden = pelton::source_root().string() + "/tests/golden/templates/";
 
 std::string load(const std::string& name) {
   const auto text = read_file(kGolden + name, 64u << 20);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "support/models.h"
+#include "tests/support/source_root.h"
 #include "text/model_file.h"
 #include "text/testing/read_gguf_vocabulary.h"
 #include "text/tokenizer.h"
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kGoldens = fs::path(PELTON_SOURCE_DIR) / "tests/golden/text";
+const fs::path kGoldens = pelton::source_root() / "tests/golden/text";
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);

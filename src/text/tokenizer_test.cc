@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "support/temp_dir.h"
+#include "tests/support/source_root.h"
 #include "text/added_tokens.h"
 #include "text/decoder.h"
 #include "text/model_file.h"
@@ -20,7 +21,7 @@ using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
 
 Json tiny(const std::string& name) {
-  std::ifstream in(std::string(PELTON_SOURCE_DIR) + "/tests/golden/text/tiny/" + name + ".json");
+  std::ifstream in(pelton::source_root().string() + "/tests/golden/text/tiny/" + name + ".json");
   return Json::parse(in);
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/source_root.h"
 #include "weights/safetensors.h"
 
 namespace pelton::weights {
@@ -120,7 +121,7 @@ TEST_F(PackedFileTest, APayloadOfAnotherLengthIsNotWritten) {
 }
 
 TEST(SourceDigestTest, FollowsTheFile) {
-  const fs::path model = fs::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m/model.safetensors";
+  const fs::path model = pelton::source_root() / "tests/data/runnel-2m/model.safetensors";
   const fs::path copy = fs::path(testing::TempDir()) / "pelton_digest.safetensors";
   const auto digest = [](const fs::path& path) {
     auto set = SafetensorsSet::open(path);

@@ -11,6 +11,7 @@
 #include "device/testing/fake_device.h"
 #include "engine/engine.h"
 #include "kernels/ref/device_kernels.h"
+#include "tests/support/source_root.h"
 
 namespace pelton {
 namespace {
@@ -19,8 +20,7 @@ using device::FakeCall;
 using device::FakeDevice;
 using device::FakeFault;
 
-const std::filesystem::path kModel =
-    std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m";
+const std::filesystem::path kModel = pelton::source_root() / "tests/data/runnel-2m";
 
 engine::EngineOptions small_options() {
   engine::EngineOptions options;

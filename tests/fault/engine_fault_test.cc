@@ -11,14 +11,14 @@
 #include "engine/model_files.h"
 #include "tests/fault/kth_failure.h"
 #include "tests/support/allocation_hook.h"
+#include "tests/support/source_root.h"
 
 namespace pelton {
 namespace {
 
 using testing::fail_each_allocation;
 
-const std::filesystem::path kModel =
-    std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m";
+const std::filesystem::path kModel = pelton::source_root() / "tests/data/runnel-2m";
 
 Status load_tokenizer() { return text::Tokenizer::from_folder(kModel).status(); }
 

@@ -14,6 +14,7 @@
 #include "kernels/ref/device_kernels.h"
 #include "server/live_client.h"
 #include "server/service.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::server {
 namespace {
@@ -40,8 +41,7 @@ Served serve_fake() {
   options.activations = kernels::ActivationPrecision::kF32;
   options.kv_cache_dtype = kernels::KvFormat::kF32;
   options.backend = *runtime::Backend::create(std::move(device), kernels::ref::device_kernels());
-  auto files =
-      engine::ModelFiles::open(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m");
+  auto files = engine::ModelFiles::open(pelton::source_root() / "tests/data/runnel-2m");
   auto engine = engine::Engine::load(std::move(files).value(), options);
   EXPECT_TRUE(engine.ok()) << engine.status().to_string();
   served.engine = std::move(engine).value();

@@ -17,6 +17,7 @@
 #include "server/live_client.h"
 #include "server/service.h"
 #include "tests/support/allocation_hook.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::server {
 namespace {
@@ -34,8 +35,7 @@ class Live {
     options.threads = 1;
     options.max_model_len = 128;
     options.max_num_seqs = kSequences;
-    auto files =
-        engine::ModelFiles::open(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m");
+    auto files = engine::ModelFiles::open(pelton::source_root() / "tests/data/runnel-2m");
     engine_ = engine::Engine::load(std::move(files).value(), options).value();
     ServiceOptions service;
     service.http.port = 0;

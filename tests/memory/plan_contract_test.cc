@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "tests/support/models.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::engine {
 namespace {
@@ -103,10 +104,9 @@ struct Case {
 class PlanContract : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PlanContract, PeakIsWithinThePlanAndCloseToIt) {
-  const auto path =
-      GetParam().model == "runnel-2m"
-          ? std::optional(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m")
-          : pelton::testing::find_model(GetParam().model);
+  const auto path = GetParam().model == "runnel-2m"
+                        ? std::optional(pelton::source_root() / "tests/data/runnel-2m")
+                        : pelton::testing::find_model(GetParam().model);
   if (!path) GTEST_SKIP() << GetParam().model << " is not in PELTON_MODELS";
   const Report report = in_child(*path, GetParam().mebibytes << 20, GetParam().max_num_seqs);
   ASSERT_TRUE(report.ok) << report.error;

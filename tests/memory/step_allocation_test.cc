@@ -8,13 +8,13 @@
 #include "runtime/runner.h"
 #include "sched/scheduler.h"
 #include "tests/support/allocation_hook.h"
+#include "tests/support/source_root.h"
 
 namespace pelton {
 namespace {
 
 TEST(StepPath, AllocatesNothingAfterWarmUp) {
-  auto files =
-      engine::ModelFiles::open(std::filesystem::path(PELTON_SOURCE_DIR) / "tests/data/runnel-2m");
+  auto files = engine::ModelFiles::open(pelton::source_root() / "tests/data/runnel-2m");
   ASSERT_TRUE(files.ok());
   engine::EngineOptions options;
   options.threads = 2;

@@ -63,7 +63,7 @@ def folder_of(path):
 
 def is_test(relative):
     name = relative.rsplit("/", 1)[-1]
-    return bool(re.search(r"_(test|tests|bench|tool|cases)\.(cc|h|inl)$", name)) or "/testing/" in "/" + relative
+    return bool(re.search(r"_(test|tests|bench|tool|cases|test_util)\.(cc|h|inl)$|^test_support\.h$", name)) or "/testing/" in "/" + relative
 
 
 def sideways(own, relative, target):

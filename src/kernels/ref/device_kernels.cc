@@ -11,7 +11,6 @@
 #include "kernels/cuda/matmul/int4_pack.h"
 #include "kernels/params/device_weights.h"
 #include "kernels/ref/attention.h"
-#include "kernels/ref/matmul.h"
 #include "kernels/ref/rows.h"
 #include "kernels/ref/sampling.h"
 
@@ -302,33 +301,45 @@ void attend(const AttentionParams& p) {
   }
 }
 
-std::vector<float> dequantized(const WeightMatrix& weight) {
-  std::vector<float> values(static_cast<size_t>(weight.rows * weight.columns));
-  for (int64_t n = 0; n < weight.rows; ++n)
-    dequantize_device_row(weight, n, values.data() + n * weight.columns);
-  return values;
+// Row n of the weights of a product.
+void dequantize_row(const MatmulParams& p, int64_t n, float* out) {
+  const MatmulProblem& q = p.problem;
+  const WeightMatrix weight = {p.weight, 0, q.n, q.k, q.format, q.layout};
+  if (q.layout == WeightLayout::kSource) {
+    dequantize_weight_row(weight, n, out);
+  } else {
+    dequantize_device_row(weight, n, out);
+  }
+}
+
+// W x of every row: [m][n]. A row of W is unpacked once for all of them.
+std::vector<double> products(const MatmulParams& p) {
+  const MatmulProblem& q = p.problem;
+  std::vector<std::vector<float>> x;
+  for (int64_t t = 0; t < q.m; ++t) x.push_back(load(p.x, t, 0, q.k));
+  std::vector<double> sums(static_cast<size_t>(q.m * q.n));
+  std::vector<float> row(static_cast<size_t>(q.k));
+  for (int64_t n = 0; n < q.n; ++n) {
+    dequantize_row(p, n, row.data());
+    const float* w = row.data();
+    for (int64_t t = 0; t < q.m; ++t) {
+      const float* other = x[static_cast<size_t>(t)].data();
+      double sum = 0;
+      for (int64_t k = 0; k < q.k; ++k)
+        sum += static_cast<double>(w[k]) * static_cast<double>(other[k]);
+      sums[static_cast<size_t>(t * q.n + n)] = sum;
+    }
+  }
+  return sums;
 }
 
 void multiply(const MatmulParams& p) {
   const MatmulProblem& q = p.problem;
-  WeightMatrix weight = {p.weight, 0, q.n, q.k, q.format, WeightLayout::kSource};
-  std::vector<float> values;
-  if (q.layout == WeightLayout::kSource) {
-    weight.bytes = *weight_bytes(q.format, static_cast<uint64_t>(q.n * q.k));
-  } else {
-    weight.layout = q.layout;
-    values = dequantized(weight);
-    weight = {reinterpret_cast<const std::byte*>(values.data()),
-              values.size() * sizeof(float),
-              q.n,
-              q.k,
-              WeightFormat::kF32,
-              WeightLayout::kSource};
-  }
-  std::vector<double> sums(static_cast<size_t>(q.n)), sizes(static_cast<size_t>(q.n));
+  std::vector<double> all = products(p);
   const int64_t columns = q.gated ? q.n / 2 : q.n;
   for (int64_t t = 0; t < q.m; ++t) {
-    product_row(weight, load(p.x, t, 0, q.k), sums.data(), sizes.data());
+    const std::span<double> sums =
+        std::span(all).subspan(static_cast<size_t>(t * q.n), static_cast<size_t>(q.n));
     if (p.bias != nullptr) {
       for (int64_t n = 0; n < q.n; ++n)
         sums[static_cast<size_t>(n)] += static_cast<double>(p.bias[n]);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "tests/support/source_root.h"
 
 namespace pelton::models::testing {
 namespace {
@@ -44,7 +45,7 @@ GoldenBeam beam(const json& entry) {
 
 }  // namespace
 
-std::filesystem::path golden_root() { return PELTON_SOURCE_DIR "/tests/golden/models"; }
+std::filesystem::path golden_root() { return pelton::source_root() / "tests/golden/models"; }
 
 std::vector<std::string> golden_names() {
   std::vector<std::string> names;

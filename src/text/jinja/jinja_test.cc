@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/file.h"
+#include "tests/support/source_root.h"
 #include "text/chat_template.h"
 
 namespace pelton::text {
@@ -9,7 +10,7 @@ namespace {
 
 Json load(const std::string& name) {
   const auto text =
-      read_file(std::string(PELTON_SOURCE_DIR) + "/tests/golden/templates/" + name, 64u << 20);
+      read_file(pelton::source_root().string() + "/tests/golden/templates/" + name, 64u << 20);
   EXPECT_TRUE(text.ok()) << text.status().to_string();
   return text.ok() ? *Json::parse(*text) : Json();
 }
