@@ -89,6 +89,8 @@ void check_gemm(Report& report, bool quick);
 void bench_gemm(Report& report, bool quick);
 void check_quantize_rows(Report& report, bool quick);
 void bench_quantize_rows(Report& report);
+void check_dequantize_int4(Report& report, bool quick);
+void bench_dequantize_int4(Report& report);
 void check_paged_prefill(Report& report, bool quick);
 void bench_paged_prefill(Report& report);
 void bench_unfused(Report& report);

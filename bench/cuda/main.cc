@@ -41,8 +41,10 @@ int run(int argc, char** argv) {
   if (checks && chosen("gemm")) check_gemm(report, quick);
   if (checks && chosen("paged_prefill")) check_paged_prefill(report, quick);
   if (checks && chosen("quantize")) check_quantize_rows(report, quick);
+  if (checks && chosen("dequantize")) check_dequantize_int4(report, quick);
   if (benches && chosen("gemm")) bench_gemm(report, quick);
   if (benches && chosen("quantize")) bench_quantize_rows(report);
+  if (benches && chosen("dequantize")) bench_dequantize_int4(report);
   if (benches && chosen("paged_prefill")) bench_paged_prefill(report);
   if (benches && chosen("unfused")) bench_unfused(report);
   print_table(report);

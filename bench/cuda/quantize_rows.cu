@@ -88,10 +88,72 @@ void check_case(Report& report, RowCodes kind, int rows, int columns, int stride
         what + ": wrote past its output");
 }
 
+// The same of RMS norms of f32 rows.
+void check_norm(Report& report, RowCodes kind, int rows, int columns) {
+  constexpr float kEps = 1e-5f;
+  const bool is_fp8 = kind == RowCodes::kFp8;
+  const std::string what = std::string("quantize_rows of norms ") + (is_fp8 ? "fp8 " : "int8 ") +
+                           std::to_string(rows) + "x" + std::to_string(columns);
+  const size_t count = static_cast<size_t>(rows) * static_cast<size_t>(columns);
+  std::vector<float> x(count);
+  std::vector<float> weight(static_cast<size_t>(columns));
+  uint32_t state = 7;
+  const auto next = [&state] {
+    return static_cast<float>(static_cast<int32_t>(state = state * 1664525u + 1013904223u)) *
+           0x1p-31f;
+  };
+  for (float& v : x) v = 3.0f * next();
+  for (float& v : weight) v = 1.0f + 0.5f * next();
+  std::fill_n(x.begin(), columns, 0.0f);
+  x[count - 3] = NAN;
+  const Buffer rows_on_device = upload(x);
+  const Buffer weight_on_device = upload(weight);
+  Buffer codes(count);
+  Buffer scale(static_cast<size_t>(rows) * 4);
+  QuantizeRowsArgs a;
+  a.x = rows_on_device.as<void>();
+  a.x_stride = columns;
+  a.norm_weight = weight_on_device.as<float>();
+  a.norm_eps = kEps;
+  a.codes = codes.as<void>();
+  a.scale = scale.as<float>();
+  a.rows = rows;
+  a.columns = columns;
+  a.kind = kind;
+  require(kernels::cuda::launch_quantize_rows(a, nullptr), what.c_str());
+  require(cudaDeviceSynchronize(), what.c_str());
+  const std::vector<uint8_t> got = download<uint8_t>(codes, count);
+  const std::vector<float> scales = download<float>(scale, static_cast<size_t>(rows));
+  bool good = std::isnan(scales.back()) && scales.front() == 0.0f;
+  for (int row = 1; row < rows - 1; ++row) {
+    const float* from = x.data() + static_cast<size_t>(row) * static_cast<size_t>(columns);
+    double squares = 0;
+    double largest = 0;
+    for (int i = 0; i < columns; ++i) {
+      squares += static_cast<double>(from[i]) * from[i];
+      largest = std::max(largest,
+                         std::fabs(static_cast<double>(from[i]) * weight[static_cast<size_t>(i)]));
+    }
+    const double norm = 1 / std::sqrt(squares / columns + static_cast<double>(kEps));
+    const double step = largest * norm / (is_fp8 ? 448 : 127);
+    good = good && std::fabs(scales[static_cast<size_t>(row)] - step) <= 1e-5 * step;
+    for (int i = 0; i < columns; ++i) {
+      const double wanted = from[i] * norm * weight[static_cast<size_t>(i)] / step;
+      const uint8_t stored =
+          got[static_cast<size_t>(row) * static_cast<size_t>(columns) + static_cast<size_t>(i)];
+      const double code = is_fp8 ? from_e4m3(stored) : static_cast<int8_t>(stored);
+      good =
+          good && std::fabs(code - wanted) <= (is_fp8 ? half_step(std::fabs(wanted)) : 0.5) * 1.001;
+    }
+  }
+  check(report, good, what);
+}
+
 }  // namespace
 
 void check_quantize_rows(Report& report, bool quick) {
   for (const RowCodes kind : {RowCodes::kFp8, RowCodes::kInt8}) {
+    for (const int columns : {16, 4096, 4112, 8192}) check_norm(report, kind, 5, columns);
     check_case(report, kind, 3, 16, 16);
     check_case(report, kind, 5, 4096, 4104);
     check_case(report, kind, 3, 16400, 16400);

@@ -49,8 +49,6 @@ struct Bench {
   Buffer x;
   Buffer out;
   Buffer scale;
-  Buffer workspace;
-  Buffer counters;
   CublasLt* library;
 
   SmallMArgs args(const Product& p, int m, size_t offset) const {
@@ -76,9 +74,9 @@ struct Bench {
       const int m = a.m;
       for (int row = 0; row < m; row += kRows) {
         a.m = std::min(kRows, m - row);
-        require(
-            kernels::cuda::launch_wide_m({a, workspace.as<void>(), counters.as<void>()}, stream),
-            "launch");
+        const bool is_fp8 = format == SmallMWeight::kFp8;  // x as codes
+        require(kernels::cuda::launch_wide_m({a, is_fp8 ? scale.as<float>() : nullptr}, stream),
+                "launch");
       }
     } else {
       require(kernels::cuda::launch_small_m(a, stream), "launch");
@@ -174,8 +172,6 @@ void bench_small_m(Report& report) {
                    Buffer(256 * 14336 * 2),
                    Buffer(size_t{256} * 128256 * 4),
                    Buffer(128256 * 4),
-                   Buffer(kernels::cuda::wide_m_workspace(256)),
-                   Buffer(kernels::cuda::wide_m_counters(128256)),
                    library.get()};
     fill(bench.pool,
          format == SmallMWeight::kBF16   ? Fill::kNormalBF16

@@ -78,10 +78,19 @@ __device__ double weight_at(const SmallMArgs& a, bool wide, int64_t row, int64_t
   }
 }
 
+// Of x, which wide_m takes as codes with a scale a row where the weights are FP8.
+__device__ double input_at(const SmallMArgs& a, const float* x_scale, int64_t row, int64_t input) {
+  const int64_t at = row * a.x_stride + input;
+  if (x_scale != nullptr)
+    return static_cast<double>(float(static_cast<const __nv_fp8_e4m3*>(a.x)[at])) * x_scale[row];
+  return __bfloat162float(static_cast<const __nv_bfloat16*>(a.x)[at]);
+}
+
 // answers[i] = the value and magnitudes[i] the sum of absolute terms of output outputs[i] = row *
 // columns + column. One warp an output.
-__global__ void reference_kernel(SmallMArgs a, bool wide, const int32_t* outputs, int count,
-                                 int columns, double* answers, double* magnitudes) {
+__global__ void reference_kernel(SmallMArgs a, bool wide, const float* x_scale,
+                                 const int32_t* outputs, int count, int columns, double* answers,
+                                 double* magnitudes) {
   const int index = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   if (index >= count) return;
@@ -91,9 +100,7 @@ __global__ void reference_kernel(SmallMArgs a, bool wide, const int32_t* outputs
     double sum = 0;
     magnitude = 0;
     for (int64_t i = lane; i < a.k; i += 32) {
-      const double x =
-          __bfloat162float(static_cast<const __nv_bfloat16*>(a.x)[row * a.x_stride + i]);
-      const double term = x * weight_at(a, wide, j, i);
+      const double term = input_at(a, x_scale, row, i) * weight_at(a, wide, j, i);
       sum += term;
       magnitude += fabs(term);
     }
@@ -149,8 +156,7 @@ struct Operands {
   Buffer scale;
   Buffer bias;
   Buffer residual;
-  Buffer workspace;  // of wide_m
-  Buffer counters;
+  Buffer x_scale;  // of wide_m with FP8 weights, else empty
 };
 
 Operands make_operands(const Case& c, uint64_t seed) {
@@ -158,12 +164,14 @@ Operands make_operands(const Case& c, uint64_t seed) {
   const size_t k = static_cast<size_t>(c.k);
   const size_t rows = c.wide ? 128 : 32;
   Operands o;
-  if (c.wide) {
-    o.workspace = Buffer(kernels::cuda::wide_m_workspace(128));
-    o.counters = Buffer(kernels::cuda::wide_m_counters(c.n));
-  }
   o.x = Buffer(rows * k * 2);
-  fill(o.x, Fill::kNormalBF16, 1.0f, seed);
+  if (c.wide && c.format == SmallMWeight::kFp8) {
+    fill(o.x, Fill::kNormalFp8, 1.0f, seed);
+    o.x_scale = Buffer(rows * 4);
+    fill(o.x_scale, Fill::kFloats, 1.0f, seed + 5);
+  } else {
+    fill(o.x, Fill::kNormalBF16, 1.0f, seed);
+  }
   switch (c.format) {
     case SmallMWeight::kBF16:
       o.weight = Buffer(n * k * 2);
@@ -211,10 +219,13 @@ SmallMArgs make_args(const Case& c, const Operands& o, const Buffer& out) {
   return a;
 }
 
+const float* x_scale_of(const Case& c, const Operands& o) {
+  return c.wide && c.format == SmallMWeight::kFp8 ? o.x_scale.as<float>() : nullptr;
+}
+
 cudaError_t launch(const Case& c, const Operands& o, const SmallMArgs& args) {
   if (!c.wide) return kernels::cuda::launch_small_m(args, nullptr);
-  return kernels::cuda::launch_wide_m({args, o.workspace.as<void>(), o.counters.as<void>()},
-                                      nullptr);
+  return kernels::cuda::launch_wide_m({args, x_scale_of(c, o)}, nullptr);
 }
 
 float output_at(const std::vector<uint8_t>& bytes, size_t at, bool is_f32) {
@@ -229,6 +240,12 @@ float output_at(const std::vector<uint8_t>& bytes, size_t at, bool is_f32) {
   float value;
   std::memcpy(&value, &bits, 4);
   return value;
+}
+
+// Of sums, as a power of two of their magnitude.
+int rounding_of(const Case& c) {
+  if (c.wide) return c.format == SmallMWeight::kFp8 ? -9 : -18;
+  return c.format == SmallMWeight::kInt4G128 ? -16 : -18;
 }
 
 // Runs the case and compares up to `samples` outputs; the output is poisoned before.
@@ -252,8 +269,8 @@ void check_case(Report& report, const Case& c, const Operands& operands, int sam
   Buffer answers(outputs.size() * 8);
   Buffer magnitudes(outputs.size() * 8);
   reference_kernel<<<static_cast<unsigned>((count + 3) / 4), 128>>>(
-      args, c.wide, wanted.as<int32_t>(), count, columns, answers.as<double>(),
-      magnitudes.as<double>());
+      args, c.wide, x_scale_of(c, operands), wanted.as<int32_t>(), count, columns,
+      answers.as<double>(), magnitudes.as<double>());
   require(cudaGetLastError(), "reference");
   require(cudaDeviceSynchronize(), "reference");
   const std::vector<uint8_t> got = download<uint8_t>(out, total * width);
@@ -263,8 +280,8 @@ void check_case(Report& report, const Case& c, const Operands& operands, int sam
   for (size_t i = 0; i < outputs.size(); ++i) {
     const double value = output_at(got, static_cast<size_t>(outputs[i]), c.out_f32);
     const double allowed =
-        std::ldexp(magnitude[i], c.format == SmallMWeight::kInt4G128 && !c.wide ? -16 : -18) +
-        1e-30 + (c.out_f32 ? std::ldexp(1, -22) : std::ldexp(1, -8)) * std::fabs(expected[i]);
+        std::ldexp(magnitude[i], rounding_of(c)) + 1e-30 +
+        (c.out_f32 ? std::ldexp(1, -22) : std::ldexp(1, -8)) * std::fabs(expected[i]);
     const double error = std::fabs(value - expected[i]) / allowed;
     worst = std::isnan(error) ? 1e30 : std::max(worst, error);
   }

@@ -119,8 +119,7 @@ Status multiply(StepContext& context, const MatmulArgs& args, const MatmulProble
                         .bias = args.bias == nullptr ? nullptr : args.bias + column,
                         .out = out,
                         .workspace = static_cast<std::byte*>(context.arena.allocate(bytes)),
-                        .cublaslt = device.cublaslt,
-                        .zeroed = device.zeroed},
+                        .cublaslt = device.cublaslt},
                        *device.stream);
 }
 
@@ -138,7 +137,7 @@ bool is_cheaper(const DeviceStep& device, const MatmulProblem& gated, const Matm
 
 // Whether the product that norms its rows itself beats a norm and the product of its rows.
 bool is_cheaper_normed(const StepContext& context, const MatmulProblem& normed) {
-  constexpr double kNorm = 2e-6;  // seconds, of a few rows
+  constexpr double kLaunch = 2e-6;  // seconds
   const DeviceStep& device = *context.device;
   const auto* whole = kernels::choose(device.kernels.matmul, device.caps, normed);
   if (whole == nullptr || context.activation_type() != DType::kBF16) return false;
@@ -146,8 +145,11 @@ bool is_cheaper_normed(const StepContext& context, const MatmulProblem& normed) 
   apart.normed = false;
   apart.x_type = DType::kBF16;
   const auto* product = kernels::choose(device.kernels.matmul, device.caps, apart);
+  // A norm of its own reads f32 rows and writes bf16.
+  const double bytes = static_cast<double>(normed.m * normed.k) * 6;
+  const double norm = kLaunch + (device.caps.bandwidth > 0 ? bytes / device.caps.bandwidth : 0.0);
   return product == nullptr ||
-         whole->cost(device.caps, normed) < product->cost(device.caps, apart) + kNorm;
+         whole->cost(device.caps, normed) < product->cost(device.caps, apart) + norm;
 }
 
 // The same product of rows that are normed apart; `run` multiplies them.

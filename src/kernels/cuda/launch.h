@@ -26,10 +26,13 @@ inline constexpr int64_t kWideMRows = 128;  // likewise
 Status matmul_plain(const MatmulParams& params, device::Stream& stream);
 Status matmul_small_m(const MatmulParams& params, device::Stream& stream);
 Status matmul_wide_m(const MatmulParams& params, device::Stream& stream);
+Status matmul_wide_m_fp8(const MatmulParams& params, device::Stream& stream);
 Status matmul_gemm(const MatmulParams& params, device::Stream& stream);
 Status matmul_cublaslt(const MatmulParams& params, device::Stream& stream);
 Status matmul_gemm_codes(const MatmulParams& params, device::Stream& stream);
 Status matmul_cublaslt_fp8(const MatmulParams& params, device::Stream& stream);
+Status matmul_gemm_int4(const MatmulParams& params, device::Stream& stream);
+Status matmul_cublaslt_int4(const MatmulParams& params, device::Stream& stream);
 Status attention_paged_prefill(const AttentionParams& params, device::Stream& stream);
 Status attention_paged_decode(const AttentionParams& params, device::Stream& stream);
 Status attention_plain(const AttentionParams& params, device::Stream& stream);

@@ -1,7 +1,6 @@
 #include "kernels/cuda/list.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -81,25 +80,36 @@ double stream_seconds(std::span<const StreamCost> costs, const device::Caps& cap
 constexpr int kCostSteps = 3;
 struct FormatCosts {
   StreamCost bf16[kCostSteps];
-  StreamCost bytes[kCostSteps];  // FP8 and int8
+  StreamCost fp8[kCostSteps];
+  StreamCost int8[kCostSteps];
   StreamCost int4[kCostSteps];
 
   std::span<const StreamCost> of(const MatmulProblem& p) const {
-    return p.layout == WeightLayout::kSource       ? bf16
-           : p.layout == WeightLayout::kInt4Groups ? int4
-                                                   : bytes;
+    return p.layout == WeightLayout::kSource         ? bf16
+           : p.layout == WeightLayout::kInt4Groups   ? int4
+           : p.layout == WeightLayout::kInt8Channels ? int8
+                                                     : fp8;
   }
 };
 
 constexpr FormatCosts kSmallM = {
     .bf16 = {{8, 2.5e-6, 1.04}, {16, 4e-6, 1.04}, {32, 8e-6, 0.9}},
-    .bytes = {{8, 2.8e-6, 1.05}, {16, 8e-6, 0.9}, {32, 8e-6, 0.52}},
+    .fp8 = {{8, 2.8e-6, 1.05}, {16, 8e-6, 0.9}, {32, 8e-6, 0.52}},
+    .int8 = {{8, 2.8e-6, 1.05}, {16, 8e-6, 0.9}, {32, 8e-6, 0.52}},
     .int4 = {{8, 2.9e-6, 0.9}, {16, 9e-6, 0.64}, {32, 9e-6, 0.27}},
 };
 constexpr FormatCosts kWideM = {
-    .bf16 = {{32, 10e-6, 1.02}, {64, 10e-6, 1.02}, {128, 24e-6, 0.91}},
-    .bytes = {{32, 10e-6, 0.76}, {64, 11e-6, 0.66}, {128, 20e-6, 0.36}},
-    .int4 = {{32, 7e-6, 0.43}, {64, 10e-6, 0.39}, {128, 19e-6, 0.24}},
+    .bf16 = {{32, 3e-6, 1.0}, {64, 4e-6, 1.0}, {128, 7.3e-6, 0.985}},
+    .fp8 = {{32, 2.8e-6, 1.03}, {64, 3.9e-6, 0.98}, {128, 6.3e-6, 0.89}},
+    .int8 = {{32, 6e-6, 0.76}, {64, 6.5e-6, 0.63}, {128, 8.4e-6, 0.44}},
+    .int4 = {{32, 6e-6, 0.82}, {64, 6.6e-6, 0.63}, {128, 10e-6, 0.374}},
+};
+// Where its blocks, of 128 rows of W and a quarter of K, are fewer than the multiprocessors.
+constexpr FormatCosts kWideMFew = {
+    .bf16 = {{32, 2.5e-6, 0.8}, {64, 4e-6, 0.76}, {128, 6.6e-6, 0.65}},
+    .fp8 = {{32, 2.5e-6, 0.71}, {64, 3.8e-6, 0.7}, {128, 7.2e-6, 0.66}},
+    .int8 = {{32, 3.7e-6, 0.43}, {64, 4.9e-6, 0.37}, {128, 7.1e-6, 0.27}},
+    .int4 = {{32, 4.1e-6, 0.43}, {64, 5.1e-6, 0.34}, {128, 6.9e-6, 0.183}},
 };
 
 // The weight is read again for every so many rows.
@@ -118,26 +128,32 @@ double small_m_cost(const device::Caps& caps, const MatmulProblem& p) {
 constexpr size_t kZeroedBytes = size_t{1} << 20;
 
 // Few rows keep to the order of sums of small_m, where that does not cost much.
+bool is_wide_m(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr int64_t kFew = 8;
+  return !p.normed && small_m_supports(caps, p) && !p.invariant && p.m > kFew &&
+         p.m <= 2 * kWideMRows;
+}
 bool wide_m_supports(const device::Caps& caps, const MatmulProblem& p) {
-  const int64_t few = p.layout == WeightLayout::kSource ? kSmallMRows : 8;
-  return small_m_supports(caps, p) && !p.invariant && p.m > few && p.m <= 2 * kWideMRows &&
-         static_cast<size_t>(p.n + 63) / 64 * 4 <= kZeroedBytes;
+  return p.layout != WeightLayout::kFp8Channels && is_wide_m(caps, p);
 }
 
 double wide_m_cost(const device::Caps& caps, const MatmulProblem& p) {
-  return passes_seconds(kWideM, caps, p, kWideMRows);
+  const bool is_few = (p.n + 127) / 128 * 4 <= caps.num_sms;
+  return passes_seconds(is_few ? kWideMFew : kWideM, caps, p, kWideMRows);
 }
 
-// As wide_m_workspace counts.
-size_t wide_m_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
-  const auto columns = std::clamp<size_t>(std::bit_ceil(static_cast<size_t>(p.m)), 32, kWideMRows);
-  return size_t{2 * 132} * 128 * columns * 4;
+// Rows may be normed on the way, as far as quantize_rows.h takes them.
+bool rows_become_codes(const MatmulProblem& p) {
+  constexpr int64_t kMostNormed = 8192;
+  return p.normed ? p.x_type == DType::kF32 && p.k <= kMostNormed : p.x_type == DType::kBF16;
 }
 
 // Not for few rows even where it would be as fast: a row of a decode step has one order of sums.
 bool many_rows_supports(const device::Caps& caps, const MatmulProblem& p, WeightLayout layout) {
-  if (!caps.is_hopper() || p.x_type != DType::kBF16 || p.layout != layout || p.invariant)
-    return false;
+  if (!caps.is_hopper() || p.layout != layout || p.invariant) return false;
+  const bool has_codes =
+      layout == WeightLayout::kFp8Channels || layout == WeightLayout::kInt8Channels;
+  if (has_codes ? !rows_become_codes(p) : p.normed || p.x_type != DType::kBF16) return false;
   if (layout == WeightLayout::kSource && p.format != WeightFormat::kBF16) return false;
   constexpr int64_t kMostInputs = 1 << 17;  // whose sums of int8 products fit
   const int64_t inputs = layout == WeightLayout::kSource ? 8 : 16;
@@ -153,8 +169,20 @@ bool gemm_supports(const device::Caps& caps, const MatmulProblem& p) {
 bool gemm_fp8_supports(const device::Caps& caps, const MatmulProblem& p) {
   return many_rows_supports(caps, p, WeightLayout::kFp8Channels);
 }
+// As wide_m, of rows that became codes, normed or not.
+bool wide_m_fp8_supports(const device::Caps& caps, const MatmulProblem& p) {
+  MatmulProblem rows = p;
+  rows.normed = false;
+  rows.x_type = DType::kBF16;
+  return p.layout == WeightLayout::kFp8Channels && is_wide_m(caps, rows) && rows_become_codes(p);
+}
 bool gemm_int8_supports(const device::Caps& caps, const MatmulProblem& p) {
   return many_rows_supports(caps, p, WeightLayout::kInt8Channels);
+}
+// W is written as bf16 first, which more than a wide_m's rows are worth.
+bool gemm_int4_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return p.m > kWideMRows && fits_device_layout(p.layout, p.k) &&
+         many_rows_supports(caps, p, WeightLayout::kInt4Groups);
 }
 
 // Time of a multiprocessor that works through its share of the tiles, as gemm.cu cuts them: few
@@ -180,10 +208,15 @@ double gemm_cost(const device::Caps& caps, const MatmulProblem& p) {
   return tiles_cost(caps, p, 5.3e-9);
 }
 
-// Rows are read and half of them written before the product begins.
+// Rows are read and their codes written before the product begins.
 double quantize_cost(const device::Caps& caps, const MatmulProblem& p) {
-  constexpr double kLaunch = 1.5e-6;
-  return kLaunch + 3.0 * static_cast<double>(p.m * p.k) / caps.bandwidth;
+  const double launch = p.normed ? 2e-6 : 1.5e-6;
+  const double bytes = static_cast<double>(p.m * p.k) * (dtype_bytes(p.x_type) + 1);
+  return launch + bytes / caps.bandwidth;
+}
+
+double wide_m_fp8_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return quantize_cost(caps, p) + wide_m_cost(caps, p);
 }
 
 double gemm_codes_cost(const device::Caps& caps, const MatmulProblem& p) {
@@ -199,7 +232,7 @@ bool cublaslt_supports(const device::Caps& caps, const MatmulProblem& p) {
 }
 
 double library_cost(const device::Caps& caps, const MatmulProblem& p, double multiply_adds) {
-  constexpr double kLaunch = 6e-6;  // with what is lost as its kernels do not begin early
+  constexpr double kLaunch = 4.5e-6;  // with what is lost as its kernels do not begin early
   constexpr double kShare = 0.95;
   const double arithmetic = static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
   return kLaunch + std::max(weight_size(p) / (kShare * caps.bandwidth), arithmetic / multiply_adds);
@@ -222,6 +255,35 @@ size_t cublaslt_fp8_scratch(const device::Caps& /*caps*/, const MatmulProblem& p
 
 size_t cublaslt_scratch(const device::Caps& /*caps*/, const MatmulProblem& /*p*/) {
   return CublasLt::kWorkspace;
+}
+
+// 4-bit weights as bf16, in scratch.
+size_t dequantized_bytes(const MatmulProblem& p) { return static_cast<size_t>(p.n * p.k) * 2; }
+MatmulProblem dequantized(MatmulProblem p) {
+  p.layout = WeightLayout::kSource;
+  p.format = WeightFormat::kBF16;
+  return p;
+}
+double dequantize_cost(const device::Caps& caps, const MatmulProblem& p) {
+  constexpr double kLaunch = 2e-6;
+  constexpr double kShare = 0.8;  // of the bandwidth
+  return kLaunch +
+         (weight_size(p) + static_cast<double>(dequantized_bytes(p))) / (kShare * caps.bandwidth);
+}
+double gemm_int4_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return dequantize_cost(caps, p) + gemm_cost(caps, dequantized(p));
+}
+size_t gemm_int4_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  return dequantized_bytes(p);
+}
+bool cublaslt_int4_supports(const device::Caps& caps, const MatmulProblem& p) {
+  return p.library && !p.gated && !p.bias && gemm_int4_supports(caps, p);
+}
+double cublaslt_int4_cost(const device::Caps& caps, const MatmulProblem& p) {
+  return dequantize_cost(caps, p) + cublaslt_cost(caps, dequantized(p));
+}
+size_t cublaslt_int4_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
+  return dequantized_bytes(p) + CublasLt::kWorkspace;
 }
 
 double plain_attention_cost(const device::Caps& /*caps*/, const AttentionProblem& p) {
@@ -298,13 +360,17 @@ size_t no_attention_scratch(const device::Caps& /*caps*/, const AttentionProblem
 
 constexpr MatmulEntry kMatmul[] = {
     {"small_m", small_m_supports, small_m_cost, no_matmul_scratch, matmul_small_m},
-    {"wide_m", wide_m_supports, wide_m_cost, wide_m_scratch, matmul_wide_m},
+    {"wide_m", wide_m_supports, wide_m_cost, no_matmul_scratch, matmul_wide_m},
+    {"wide_m_fp8", wide_m_fp8_supports, wide_m_fp8_cost, gemm_codes_scratch, matmul_wide_m_fp8},
     {"gemm", gemm_supports, gemm_cost, no_matmul_scratch, matmul_gemm},
     {"cublaslt", cublaslt_supports, cublaslt_cost, cublaslt_scratch, matmul_cublaslt},
     {"gemm_fp8", gemm_fp8_supports, gemm_codes_cost, gemm_codes_scratch, matmul_gemm_codes},
     {"gemm_int8", gemm_int8_supports, gemm_codes_cost, gemm_codes_scratch, matmul_gemm_codes},
     {"cublaslt_fp8", cublaslt_fp8_supports, cublaslt_fp8_cost, cublaslt_fp8_scratch,
      matmul_cublaslt_fp8},
+    {"gemm_int4", gemm_int4_supports, gemm_int4_cost, gemm_int4_scratch, matmul_gemm_int4},
+    {"cublaslt_int4", cublaslt_int4_supports, cublaslt_int4_cost, cublaslt_int4_scratch,
+     matmul_cublaslt_int4},
     {"plain", plain_matmul_supports, plain_matmul_cost, no_matmul_scratch, matmul_plain},
 };
 

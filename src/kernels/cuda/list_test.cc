@@ -1,5 +1,6 @@
 #include "kernels/cuda/list.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -67,11 +68,15 @@ TEST(CudaListTest, Bf16ProductsGoByTheirRows) {
                   .format = WeightFormat::kBF16,
                   .accumulate = true,
                   .x_type = DType::kBF16};
-  for (const int64_t m : {1, 8, 32}) {
+  for (const int64_t m : {1, 8}) {
     p.m = m;
     EXPECT_EQ(matmul_choice(p), "small_m") << m;
   }
-  for (const int64_t m : {128, 512, 8192}) {
+  for (const int64_t m : {32, 64}) {
+    p.m = m;
+    EXPECT_EQ(matmul_choice(p), "wide_m") << m;
+  }
+  for (const int64_t m : {512, 8192}) {
     p.m = m;
     EXPECT_EQ(matmul_choice(p), "gemm") << m;
     p.invariant = true;
@@ -138,11 +143,9 @@ TEST(CudaListTest, TheLibraryServesProductsThatItComputesSooner) {
   for (const auto& product : kProducts) {
     p.n = product[0];
     p.k = product[1];
-    for (const int64_t m : {16, 32}) {
-      p.m = m;
-      EXPECT_EQ(matmul_choice(p), "small_m") << to_string(p);
-    }
-    for (const int64_t m : {64, 128, 256}) {
+    p.m = 32;
+    EXPECT_EQ(matmul_choice(p), "wide_m") << to_string(p);
+    for (const int64_t m : {96, 128, 256}) {
       p.m = m;
       EXPECT_EQ(matmul_choice(p), "cublaslt") << to_string(p);
       MatmulProblem other = p;
@@ -198,13 +201,67 @@ TEST(CudaListTest, ProductsOfKnownModelsGoToTheKernelThatIsFastest) {
                             .x_type = DType::kBF16,
                             .out_type = s.accumulate ? DType::kF32 : DType::kBF16,
                             .gated = s.gated};
-      if (m <= 32) {
+      if (m <= 8) {
         EXPECT_EQ(matmul_choice(p), "small_m") << to_string(p);
+      } else if (m == 32) {
+        EXPECT_EQ(matmul_choice(p), "wide_m") << to_string(p);
       } else {
         EXPECT_NE(matmul_choice(p), "plain") << to_string(p);
       }
     }
   }
+}
+
+// Rows become codes from nine of them on, their norms on the way.
+TEST(CudaListTest, Fp8RowsBecomeCodesWhereTheyAreMore) {
+  for (const bool normed : {false, true}) {
+    for (const int64_t m : {1, 4, 9, 32, 64, 128, 512}) {
+      MatmulProblem p{.m = m,
+                      .n = 6144,
+                      .k = 4096,
+                      .format = WeightFormat::kBF16,
+                      .layout = WeightLayout::kFp8Channels,
+                      .x_type = normed ? DType::kF32 : DType::kBF16,
+                      .out_type = DType::kBF16,
+                      .normed = normed};
+      EXPECT_EQ(matmul_choice(p), m <= 8     ? "small_m"
+                                  : m <= 128 ? "wide_m_fp8"
+                                             : "gemm_fp8")
+          << to_string(p);
+      p.invariant = true;
+      EXPECT_EQ(matmul_choice(p), normed && m > 4 ? "" : "small_m") << to_string(p);
+    }
+  }
+  const MatmulProblem wide{.m = 32,
+                           .n = 6144,
+                           .k = 16384,
+                           .format = WeightFormat::kBF16,
+                           .layout = WeightLayout::kFp8Channels,
+                           .x_type = DType::kF32,
+                           .out_type = DType::kBF16,
+                           .normed = true};
+  EXPECT_EQ(matmul_choice(wide), "") << "a row that no block holds is normed apart";
+}
+
+// So many rows are worth writing 4-bit weights out as bf16 first.
+TEST(CudaListTest, Int4WeightsOfManyRowsAreDequantizedOnce) {
+  MatmulProblem p{.n = 6144,
+                  .k = 4096,
+                  .format = WeightFormat::kBF16,
+                  .layout = WeightLayout::kInt4Groups,
+                  .library = true,
+                  .x_type = DType::kBF16,
+                  .out_type = DType::kBF16};
+  for (const int64_t m : {32, 128, 192}) {
+    p.m = m;
+    EXPECT_EQ(matmul_choice(p), "wide_m") << m;
+  }
+  for (const int64_t m : {1024, 8192}) {
+    p.m = m;
+    EXPECT_THAT(matmul_choice(p), testing::AnyOf("cublaslt_int4", "gemm_int4")) << m;
+  }
+  p.gated = true;
+  EXPECT_EQ(matmul_choice(p), "gemm_int4");
 }
 
 TEST(CudaListTest, NormsGoIntoProductsOfFewRows) {

@@ -66,7 +66,6 @@ struct MatmulParams {
   Rows out;
   std::byte* workspace = nullptr;
   cuda::CublasLt* cublaslt = nullptr;  // there where problem.library is set
-  std::byte* zeroed = nullptr;  // DeviceKernels::zeroed_bytes, zero at every launch and after it
 };
 
 // Attention of one step. Sequences are cut as SequenceSlice says.

@@ -86,6 +86,16 @@ __device__ __forceinline__ void store_peer(uint32_t peer, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(peer), "f"(value) : "memory");
 }
 
+// 16 bytes of a peer's shared memory.
+__device__ __forceinline__ float4 load_peer_16(uint32_t peer) {
+  float4 v;
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "r"(peer)
+               : "memory");
+  return v;
+}
+
 // The same without ordering this thread's writes, which costs a fence of the whole device: hands
 // back a buffer that was only read, and read to the end.
 __device__ __forceinline__ void barrier_release_peer(uint32_t peer_barrier) {

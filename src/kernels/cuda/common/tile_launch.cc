@@ -43,6 +43,21 @@ cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map) {
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
+cudaError_t encode_block_map(const BlockMap& blocks, CUtensorMap* map) {
+  const EncodeTiled encode = encoder();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const cuuint32_t words = blocks.block_bytes / 8;
+  const cuuint64_t sizes[2] = {blocks.columns * words, blocks.rows};
+  const cuuint64_t strides[1] = {blocks.columns * blocks.block_bytes};
+  const cuuint32_t box[2] = {words, blocks.box_rows};
+  const cuuint32_t steps[2] = {1, 1};
+  const CUresult result =
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT64, 2, const_cast<void*>(blocks.base), sizes, strides,
+             box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t encode_page_map(const PageMap& page, CUtensorMap* map) {
   const EncodeTiled encode = encoder();
   if (encode == nullptr) return cudaErrorNotSupported;

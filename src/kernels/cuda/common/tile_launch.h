@@ -64,6 +64,17 @@ struct TileMap {
 };
 cudaError_t encode_tile_map(const TileMap& tile, CUtensorMap* map);
 
+// Rows of blocks of bytes, brought as `box_rows` blocks that lie one under the other, without a
+// swizzle and end to end. Blocks outside arrive as zero.
+struct BlockMap {
+  const void* base = nullptr;   // 16-byte aligned
+  uint32_t block_bytes = 1024;  // a multiple of 16, at most 2,048
+  uint64_t columns = 1;         // blocks of a row
+  uint64_t rows = 1;
+  uint32_t box_rows = 1;  // at most 256
+};
+cudaError_t encode_block_map(const BlockMap& blocks, CUtensorMap* map);
+
 // Pages of bf16 rows (of whole 128-byte pieces), brought `box_rows` rows at a time by one request.
 // In shared memory each eight rows are one piece after another, eight times 128 bytes each, with
 // the 128-byte swizzle. Coordinates: 0, 0, 0, row / 8, block.

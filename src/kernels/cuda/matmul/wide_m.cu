@@ -6,8 +6,6 @@ namespace pelton::kernels::cuda {
 
 namespace {
 
-int columns_of(int64_t m) { return m <= 32 ? 32 : m <= 64 ? 64 : 128; }
-
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 bool fits_format(const SmallMArgs& a) {
@@ -25,20 +23,14 @@ bool fits_format(const SmallMArgs& a) {
 
 }  // namespace
 
-size_t wide_m_workspace(int64_t m) {
-  constexpr size_t kParts = 2 * kWideMBlocks;  // a block begins and ends within a unit
-  return kParts * 128 * static_cast<size_t>(columns_of(m)) * sizeof(float);
-}
-
-size_t wide_m_counters(int64_t n) { return static_cast<size_t>((n + 63) / 64) * sizeof(unsigned); }
-
 bool supports(const WideMArgs& args) {
   const SmallMArgs& a = args.product;
   if (a.m < 0 || a.m > kWideMColumns || a.n < 1 || a.k < 1) return false;
   if (a.epilogue == SmallMEpilogue::kSiluMul && a.n % 2 != 0) return false;
-  return fits_format(a) && aligned(a.x) && aligned(a.weight) && aligned(args.workspace) &&
-         args.workspace != nullptr && args.counters != nullptr && a.x_stride % 8 == 0 &&
-         a.x_stride >= a.k;
+  const bool is_fp8 = a.format == SmallMWeight::kFp8;
+  if (is_fp8 != (args.x_scale != nullptr)) return false;
+  return fits_format(a) && aligned(a.x) && aligned(a.weight) &&
+         a.x_stride % (is_fp8 ? 16 : 8) == 0 && a.x_stride >= a.k;
 }
 
 cudaError_t launch_wide_m(const WideMArgs& a, cudaStream_t stream) {

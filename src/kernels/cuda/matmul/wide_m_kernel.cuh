@@ -15,20 +15,18 @@
 namespace pelton::kernels::cuda {
 
 struct WideMParams {
-  CUtensorMap x_map;        // [m][k] bf16
-  CUtensorMap weight_map;   // [n][k]; unused for int4
-  const std::byte* blocks;  // int4
+  CUtensorMap x_map;       // [m][k] bf16, or E4M3 codes
+  CUtensorMap weight_map;  // [n][k]; int4: [n / 16][k / 128] blocks
   const float* scale;
+  const float* x_scale;  // FP8
   const float* bias;
   const void* residual;
   void* out;
   int64_t out_stride;
-  float4* partials;    // [2 * blocks][accumulators / 4][threads]
-  unsigned* counters;  // [units]
   int32_t m;
   int32_t n;
-  int32_t units;
   int32_t k_boxes;
+  int32_t split;  // blocks of a cluster, that share K
   bool silu;
   bool out_f32;
 };
@@ -37,52 +35,43 @@ struct WideMParams {
 template <SmallMWeight format, int columns>
 struct WideMShape {
   static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
+  static constexpr bool kIsFp8 = format == SmallMWeight::kFp8;
   static constexpr bool kIsInt4 = format == SmallMWeight::kInt4G128;
-  static constexpr int kGroupRows = 64;             // of W, of a warpgroup
+  static constexpr bool kIsDirect = kIsBF16 || kIsFp8;  // W goes from shared memory as it is
+  static constexpr int kGroupRows = 64;                 // of W, of a warpgroup
+  static constexpr int kTileRows = 2 * kGroupRows;
   static constexpr int kConsumers = 256;            // two warpgroups
   static constexpr int kThreads = kConsumers + 32;  // and a producer warp
-  // Of few columns, two blocks fit on a multiprocessor: the next product's weights stream in while
-  // this one ends.
-  static constexpr bool kIsPaired = columns <= 32;
+  // Two blocks fit on a multiprocessor, so that one streams while the other ends.
+  static constexpr int kBlocks = 2;
   static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;  // k of one box
-  static constexpr int kXBoxes = kBoxInputs / 64;
+  static constexpr int kXBoxes = kIsDirect ? 1 : 2;      // of 128 bytes of k
   static constexpr int kXBoxBytes = columns * 128;
   static constexpr int kXBytes = kXBoxes * kXBoxBytes;
   static constexpr int kGroupBytes =
       kIsInt4 ? 4 * static_cast<int>(kInt4BlockBytes) : kGroupRows * 128;
   static constexpr int kWBytes = 2 * kGroupBytes;
   static constexpr int kStageBytes = kXBytes + kWBytes;
-  static constexpr int kAccumulators = columns / 2;   // of a thread
-  static constexpr int kQuads = kAccumulators / 4;    // groups of eight columns
-  static constexpr int kExchange = 2 * 2 * 128 * 16;  // bytes
+  static constexpr int kAccumulators = columns / 2;  // of a thread
+  static constexpr int kQuads = kAccumulators / 4;   // groups of eight columns
   static constexpr int kMostStages = 16;
-  static constexpr int kFixedBytes = 1024 + kExchange + 2 * kMostStages * 8 + 16;
-  static constexpr int kLimit = (kIsPaired ? 113 : 227) * 1024 - 64;
+  static constexpr int kFixedBytes = 1024 + 2 * kMostStages * 8 + 16;
+  static constexpr int kLimit = 113 * 1024 - 64;
   static constexpr int kFitting = (kLimit - kFixedBytes) / kStageBytes;
   static constexpr int kDepth = kFitting < kMostStages ? kFitting : kMostStages;
   static constexpr int kSharedBytes = kFixedBytes + kDepth * kStageBytes;
-  static_assert(kDepth >= 2);
+  // Sums lie where the stages were: [column][row of W], rows shifted against banks.
+  static constexpr int kPitch = kTileRows + 4;  // floats
+  static_assert(kDepth >= 2 && columns * kPitch * 4 <= kDepth * kStageBytes);
 };
 
-// The even cut of the flat list of (unit, box) over the blocks.
-struct WideMCut {
-  int items;
-  int blocks;
-  __device__ __forceinline__ int first(int block) const {
-    return static_cast<int>(static_cast<int64_t>(items) * block / blocks);
-  }
-  __device__ __forceinline__ int block_of(int item) const {
-    return static_cast<int>((static_cast<int64_t>(item + 1) * blocks - 1) / items);
-  }
-};
-
-// The first row of W that a warpgroup takes of a unit.
-__device__ __forceinline__ int wide_m_row(const WideMParams& p, int unit, int group) {
-  return p.silu ? 64 * unit + group * (p.n / 2) : 128 * unit + 64 * group;
+// The first row of W that a warpgroup takes of a tile.
+__device__ __forceinline__ int wide_m_row(const WideMParams& p, int tile, int group) {
+  return p.silu ? 64 * tile + group * (p.n / 2) : 128 * tile + 64 * group;
 }
 
-// Lanes 0 to 7 bring W: each a tile of int4, or the first two a group's rows; lanes 8 and 9 bring
-// the m rows of x and no more. What the rows behind them hold reaches no output.
+// One thread asks for all copies: each is one instruction only while it is alone. It brings the m
+// rows of x and no more; what the rows behind them hold reaches no output.
 template <SmallMWeight format, int columns>
 struct WideMProducer {
   using S = WideMShape<format, columns>;
@@ -90,58 +79,38 @@ struct WideMProducer {
   uint32_t x_ring;
   uint32_t w_ring;
   uint32_t full;
-  int lane;
-  uint64_t policy;
+  int rows[2];  // of W, where the groups' begin; int4: in blocks
+  uint64_t w_policy;
+  uint64_t x_policy;
 
-  __device__ __forceinline__ void copy_w(int unit, int box, int stage) const {
+  __device__ __forceinline__ void copy_w(int box, int stage) const {
+    constexpr int kStep = S::kIsInt4 ? static_cast<int>(kInt4BlockBytes) / 8 : S::kBoxInputs;
     const uint32_t barrier = full + 8 * stage;
-    if (lane == 0) barrier_arrive_expect(barrier, S::kXBoxes * 128 * p.m + S::kWBytes);
-    __syncwarp();
     const uint32_t to = w_ring + stage * S::kWBytes;
-    if constexpr (S::kIsInt4) {
-      constexpr uint32_t kBytes = kInt4BlockBytes;
-      if (lane >= 8) return;
-      const int tile = min(wide_m_row(p, unit, lane / 4) / 16 + lane % 4, (p.n + 15) / 16 - 1);
-      const int64_t block = static_cast<int64_t>(tile) * p.k_boxes + box;
-      bulk_copy(to + lane * kBytes, p.blocks + block * kBytes, kBytes, barrier, policy);
-    } else {
-      if (lane >= 2) return;
-      tile_copy_2d(to + lane * S::kGroupBytes, &p.weight_map, box * S::kBoxInputs,
-                   wide_m_row(p, unit, lane), barrier, policy);
-    }
+    barrier_arrive_expect(barrier, S::kXBoxes * 128 * p.m + S::kWBytes);
+    tile_copy_2d(to, &p.weight_map, box * kStep, rows[0], barrier, w_policy);
+    tile_copy_2d(to + S::kGroupBytes, &p.weight_map, box * kStep, rows[1], barrier, w_policy);
   }
   __device__ __forceinline__ void copy_x(int box, int stage) const {
-    const int i = lane - 8;
-    if (i >= 0 && i < S::kXBoxes) {
+#pragma unroll
+    for (int i = 0; i < S::kXBoxes; ++i) {
       tile_copy_2d(x_ring + stage * S::kXBytes + i * S::kXBoxBytes, &p.x_map,
-                   box * S::kBoxInputs + 64 * i, 0, full + 8 * stage, policy);
+                   box * S::kBoxInputs + 64 * i, 0, full + 8 * stage, x_policy);
     }
   }
 
-  __device__ __forceinline__ void run(int first, int last, uint32_t empty) const {
-    int unit = first / p.k_boxes;
-    int box = first - unit * p.k_boxes;
-    const auto next = [&] {
-      if (++box == p.k_boxes) {
-        box = 0;
-        ++unit;
-      }
-    };
-    const int first_box = box;
-    const int filled = min(last - first, S::kDepth);
-    for (int i = 0; i < filled; ++i, next()) copy_w(unit, box, i);
+  __device__ __forceinline__ void run(int first, int boxes, uint32_t empty) const {
+    const int filled = min(boxes, S::kDepth);
+    for (int i = 0; i < filled; ++i) copy_w(first + i, i);
     wait_prerequisites();
-    if (lane == 0) launch_dependents();
-    for (int i = 0, at = first_box; i < filled; ++i) {
-      copy_x(at, i);
-      if (++at == p.k_boxes) at = 0;
-    }
+    launch_dependents();
+    for (int i = 0; i < filled; ++i) copy_x(first + i, i);
     int stage = 0;
     uint32_t parity = 0;
-    for (int item = first + filled; item < last; ++item, next()) {
+    for (int i = filled; i < boxes; ++i) {
       barrier_wait(empty + 8 * stage, parity);
-      copy_w(unit, box, stage);
-      copy_x(box, stage);
+      copy_w(first + i, stage);
+      copy_x(first + i, stage);
       if (++stage == S::kDepth) {
         stage = 0;
         parity ^= 1;
@@ -151,21 +120,22 @@ struct WideMProducer {
 };
 
 // W of one box as a lane of the matrix instruction takes it: rows g and g + 8 of the warp's 16, in
-// steps of 16 inputs. `load` reads shared memory, `half` gives the four steps of a half.
+// steps of 16 inputs. `load` reads shared memory, `step` gives one of the eight.
 template <SmallMWeight format>
 struct WideMWeights;
 
 template <>
 struct WideMWeights<SmallMWeight::kInt4G128> {
-  uint4 words[2];
+  uint32_t at;         // of this lane's words
+  uint4 words;         // of a half
   uint32_t scale[2];   // of rows g, g + 8, for codes at bit 0 and at bit 4
   uint32_t offset[2];  // what a code of 8 becomes, taken off
 
   // Codes are bf16 numbers code * 2^-133 or 2^-129 where they lie (see mma.cuh); times these, they
   // are (code - 8) * scale * 2^-23, rounded once.
   __device__ __forceinline__ void load(uint32_t tile, int lane) {
-    words[0] = load_shared_16(tile + 16 * lane);
-    words[1] = load_shared_16(tile + 16 * lane + 512);
+    at = tile + 16 * lane;
+    words = load_shared_16(at);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       uint16_t bits;
@@ -179,23 +149,22 @@ struct WideMWeights<SmallMWeight::kInt4G128> {
       offset[i] = pack_bf16x2(value * -0x1p-20f, value * -0x1p-20f);
     }
   }
-  __device__ __forceinline__ void half(int h, uint32_t (&a)[4][4]) const {
-    const uint4 v = words[h];
-    const uint32_t word[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const uint32_t upper = word[j] >> 8;
-      a[j][0] = fma_bf16x2(int4_low(word[j]), scale[0], offset[0]);
-      a[j][1] = fma_bf16x2(int4_high(word[j]), scale[1], offset[1]);
-      a[j][2] = fma_bf16x2(int4_low(upper), scale[0], offset[0]);
-      a[j][3] = fma_bf16x2(int4_high(upper), scale[1], offset[1]);
-    }
+  __device__ __forceinline__ void step(int j, uint32_t (&a)[4]) {
+    const uint32_t word = j % 4 == 0   ? words.x
+                          : j % 4 == 1 ? words.y
+                          : j % 4 == 2 ? words.z
+                                       : words.w;
+    if (j == 3) words = load_shared_16(at + 512);
+    const uint32_t upper = word >> 8;
+    a[0] = fma_bf16x2(int4_low(word), scale[0], offset[0]);
+    a[1] = fma_bf16x2(int4_high(word), scale[1], offset[1]);
+    a[2] = fma_bf16x2(int4_low(upper), scale[0], offset[0]);
+    a[3] = fma_bf16x2(int4_high(upper), scale[1], offset[1]);
   }
 };
 
-// FP8 and int8.
-template <bool is_int8>
-struct WideMBytes {
+template <>
+struct WideMWeights<SmallMWeight::kInt8> {
   uint32_t at;
 
   // `tile`: 16 rows of 128 bytes, with the swizzle. A step is one chunk of 16 bytes of a row.
@@ -207,23 +176,16 @@ struct WideMBytes {
     asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
     return bits;
   }
-  __device__ __forceinline__ void half(int h, uint32_t (&a)[4][4]) const {
+  __device__ __forceinline__ void step(int j, uint32_t (&a)[4]) const {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {  // inputs 2t, 2t + 1 and 8 more, as e4m3_even and odd take them
-        const uint32_t from = (at ^ (16 * (4 * h + j))) + 1024 * i;
-        const uint32_t word = __byte_perm(pair(from), pair(from + 8), 0x5140);
-        a[j][i] = is_int8 ? int8_even(word) : multiply_bf16x2(e4m3_even(word), kTwoTo120);
-        a[j][i + 2] = is_int8 ? int8_odd(word) : multiply_bf16x2(e4m3_odd(word), kTwoTo120);
-      }
+    for (int i = 0; i < 2; ++i) {  // inputs 2t, 2t + 1 and 8 more, as int8_even and odd take them
+      const uint32_t from = (at ^ (16 * j)) + 1024 * i;
+      const uint32_t word = __byte_perm(pair(from), pair(from + 8), 0x5140);
+      a[i] = int8_even(word);
+      a[i + 2] = int8_odd(word);
     }
   }
 };
-template <>
-struct WideMWeights<SmallMWeight::kFp8> : WideMBytes<false> {};
-template <>
-struct WideMWeights<SmallMWeight::kInt8> : WideMBytes<true> {};
 
 // Reads stages of the ring in turn.
 template <typename S>
@@ -256,21 +218,29 @@ __device__ __forceinline__ void multiply_boxes(float (&sums)[columns / 2],
                                                WideMRing<WideMShape<format, columns>>& ring,
                                                int boxes, int group, int warp, int lane) {
   using S = WideMShape<format, columns>;
-  if constexpr (S::kIsBF16) {
+  if constexpr (S::kIsDirect) {
     for (int i = 0; i < boxes; ++i) {
       ring.wait();
       const uint64_t a = operand_along_k(ring.w + ring.stage * S::kWBytes + group * S::kGroupBytes);
       const uint64_t b = operand_along_k(ring.x + ring.stage * S::kXBytes);
       wgmma_fence();
 #pragma unroll
-      for (int j = 0; j < 4; ++j) wgmma_bf16(sums, a + 2 * j, b + 2 * j, i > 0 || j > 0);
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (S::kIsFp8) {
+          wgmma_e4m3(sums, a + 2 * j, b + 2 * j, i > 0 || j > 0);
+        } else {
+          wgmma_bf16(sums, a + 2 * j, b + 2 * j, i > 0 || j > 0);
+        }
+      }
       wgmma_commit();
       wgmma_wait<1>();
       ring.release_held(lane);
       ring.advance();
     }
   } else {
-    uint32_t a[2][4][4];
+    // Steps of 16 inputs: four are under way while the next four are unpacked.
+    constexpr int kSteps = 4;
+    uint32_t a[2][kSteps][4];
     for (int i = 0; i < boxes; ++i) {
       ring.wait();
       WideMWeights<format> weights;
@@ -278,15 +248,18 @@ __device__ __forceinline__ void multiply_boxes(float (&sums)[columns / 2],
           ring.w + ring.stage * S::kWBytes + group * S::kGroupBytes + warp * (S::kGroupBytes / 4),
           lane);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        wgmma_wait<1>();  // what read a[h] last
-        if (h == 1) ring.release_held(lane);
-        weights.half(h, a[h]);
-        const uint64_t b = operand_along_k(ring.x + ring.stage * S::kXBytes + h * S::kXBoxBytes);
+      for (int part = 0; part < 8 / kSteps; ++part) {
+        wgmma_wait<1>();  // what read a[part % 2] last
+        if (part == 1) ring.release_held(lane);
+        uint32_t(&fed)[kSteps][4] = a[part % 2];
+#pragma unroll
+        for (int j = 0; j < kSteps; ++j) weights.step(part * kSteps + j, fed[j]);
+        const uint32_t x = ring.x + ring.stage * S::kXBytes + part * kSteps / 4 * S::kXBoxBytes;
+        const uint64_t b = operand_along_k(x) + 2 * (part * kSteps % 4);
         wgmma_fence();
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          wgmma_bf16<false>(sums, a[h][j], b + 2 * j, i > 0 || h > 0 || j > 0);
+        for (int j = 0; j < kSteps; ++j) {
+          wgmma_bf16<false>(sums, fed[j], b + 2 * j, i > 0 || part > 0 || j > 0);
         }
         wgmma_commit();
       }
@@ -298,141 +271,118 @@ __device__ __forceinline__ void multiply_boxes(float (&sums)[columns / 2],
   ring.release_held(lane);
 }
 
-// Turns sums into outputs. A thread has rows `row` and row + 8 of W and, of each group of eight
-// columns, activation rows 2t and 2t + 1.
-template <SmallMWeight format, int columns>
+// Four sums of adjacent rows of W, of one row of x: from every block that has a part of K, in the
+// order of K. `at` is the same place in each.
+__device__ __forceinline__ float4 gather_sums(uint32_t at, int split) {
+  if (split == 1) {
+    const uint4 v = load_shared_16(at);
+    return make_float4(__uint_as_float(v.x), __uint_as_float(v.y), __uint_as_float(v.z),
+                       __uint_as_float(v.w));
+  }
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+  for (int rank = 0; rank < split; ++rank) {
+    const float4 v = load_peer_16(peer_address(at, rank));
+    sum.x += v.x;
+    sum.y += v.y;
+    sum.z += v.z;
+    sum.w += v.w;
+  }
+  return sum;
+}
+
+// Makes four adjacent outputs of a row out of their sums. Whatever does not wait for the sums is
+// read before them.
+template <SmallMWeight format>
 struct WideMStore {
-  using S = WideMShape<format, columns>;
+  static constexpr bool kIsScaled = format == SmallMWeight::kFp8 || format == SmallMWeight::kInt8;
   const WideMParams& p;
-  int width;      // of out
-  int column[2];  // of out
-  int t;
+  int width;           // of out
+  int column;          // the first of four
+  float factor[2][4];  // of the channels; of the ups behind them
+  float addend[2][4];
 
-  __device__ __forceinline__ WideMStore(const WideMParams& params, int first_column, int lane)
-      : p(params), width(params.silu ? params.n / 2 : params.n), t(lane & 3) {
-    column[0] = first_column + (lane >> 2);
-    column[1] = column[0] + 8;
-  }
-
-  __device__ __forceinline__ float linear(float value, int j) const {
-    if (j >= p.n) return value;
-    if constexpr (!S::kIsBF16 && !S::kIsInt4) value *= p.scale[j];
-    if constexpr (S::kIsInt4) value *= 0x1p23f;
-    return p.bias != nullptr ? value + p.bias[j] : value;
-  }
-  __device__ __forceinline__ int row_of(int quad, int e) const {
-    return 8 * quad + 2 * t + (e & 1);
-  }
-  __device__ __forceinline__ bool exists(int quad, int e) const {
-    return row_of(quad, e) < p.m && column[e >> 1] < width;
-  }
-  __device__ __forceinline__ int64_t place(int quad, int e) const {
-    return row_of(quad, e) * p.out_stride + column[e >> 1];
-  }
-  __device__ __forceinline__ void load_residual(float (&v)[4], int quad) const {
+  __device__ __forceinline__ WideMStore(const WideMParams& params, int first_column)
+      : p(params), width(params.silu ? params.n / 2 : params.n), column(first_column) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      v[e] = 0.0f;
-      if (p.residual == nullptr || !exists(quad, e)) continue;
-      v[e] = p.out_f32
-                 ? static_cast<const float*>(p.residual)[place(quad, e)]
-                 : __bfloat162float(static_cast<const __nv_bfloat16*>(p.residual)[place(quad, e)]);
-    }
-  }
-  __device__ __forceinline__ void store(const float (&v)[4], int quad) const {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      if (!exists(quad, e)) continue;
-      if (p.out_f32) {
-        static_cast<float*>(p.out)[place(quad, e)] = v[e];
-      } else {
-        static_cast<__nv_bfloat16*>(p.out)[place(quad, e)] = __float2bfloat16_rn(v[e]);
-      }
-    }
-  }
-
-  // A product without an activation. Residuals are read some groups ahead of the stores, which may
-  // be to the same places.
-  __device__ __forceinline__ void finish(const float (&sums)[columns / 2]) const {
-    constexpr int kFlight = S::kQuads < 4 ? S::kQuads : 4;
-#pragma unroll
-    for (int first = 0; first < S::kQuads; first += kFlight) {
-      if (8 * first >= p.m) break;
-      float v[kFlight][4];
-#pragma unroll
-      for (int i = 0; i < kFlight; ++i) load_residual(v[i], first + i);
-#pragma unroll
-      for (int i = 0; i < kFlight; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          v[i][e] += linear(sums[4 * (first + i) + e], column[e >> 1]);
-        }
-        store(v[i], first + i);
-      }
-    }
-  }
-
-  // Warpgroup 0 has the gates, 1 the ups: of two groups of columns each finishes one.
-  __device__ __forceinline__ void finish_silu(const float (&sums)[columns / 2], float4* exchange,
-                                              int group, int thread) const {
-#pragma unroll
-    for (int quad = 0; quad < S::kQuads; quad += 2) {
-      if (8 * quad >= p.m) break;
-      const int mine = quad + group;
-      float4* const buffer = exchange + (quad / 2 % 2) * 256;
-      float own[4];
-      float sent[4];
+    for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        own[e] = group == 0 ? sums[4 * quad + e] : sums[4 * quad + 4 + e];
-        sent[e] = group == 0 ? sums[4 * quad + 4 + e] : sums[4 * quad + e];
+        const int j = column + e + i * width;
+        const bool exists = column + e < width && (i == 0 || p.silu);
+        factor[i][e] = format == SmallMWeight::kInt4G128 ? 0x1p23f : 1.0f;
+        if (kIsScaled) factor[i][e] = exists ? p.scale[j] : 0.0f;
+        addend[i][e] = exists && p.bias != nullptr ? p.bias[j] : 0.0f;
       }
-      buffer[(1 - group) * 128 + thread] = make_float4(sent[0], sent[1], sent[2], sent[3]);
-      float v[4];
-      load_residual(v, mine);
-      named_sync(1, S::kConsumers);
-      const float4 other = buffer[group * 128 + thread];
-      const float got[4] = {other.x, other.y, other.z, other.w};
+    }
+  }
+
+  __device__ __forceinline__ void load_residual(float (&v)[4], int64_t at, bool is_whole) const {
+    if (p.out_f32) {
+      const float* const from = static_cast<const float*>(p.residual) + at;
+      if (is_whole && reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+        const float4 four = *reinterpret_cast<const float4*>(from);
+        v[0] = four.x;
+        v[1] = four.y;
+        v[2] = four.z;
+        v[3] = four.w;
+        return;
+      }
+      for (int e = 0; e < 4 && column + e < width; ++e) v[e] = from[e];
+    } else {
+      const auto* const from = static_cast<const __nv_bfloat16*>(p.residual) + at;
+      for (int e = 0; e < 4 && column + e < width; ++e) v[e] = __bfloat162float(from[e]);
+    }
+  }
+  __device__ __forceinline__ void store(const float (&v)[4], int64_t at, bool is_whole) const {
+    if (p.out_f32) {
+      float* const out = static_cast<float*>(p.out) + at;
+      if (is_whole && reinterpret_cast<uintptr_t>(out) % 16 == 0) {
+        *reinterpret_cast<float4*>(out) = make_float4(v[0], v[1], v[2], v[3]);
+        return;
+      }
+      for (int e = 0; e < 4 && column + e < width; ++e) out[e] = v[e];
+    } else {
+      auto* const out = static_cast<__nv_bfloat16*>(p.out) + at;
+      if (is_whole && reinterpret_cast<uintptr_t>(out) % 8 == 0) {
+        *reinterpret_cast<uint2*>(out) =
+            make_uint2(pack_bf16x2(v[0], v[1]), pack_bf16x2(v[2], v[3]));
+        return;
+      }
+      for (int e = 0; e < 4 && column + e < width; ++e) out[e] = __float2bfloat16_rn(v[e]);
+    }
+  }
+
+  // `at`: the sums of row `row` of x at this thread's columns, the ups' 256 bytes further.
+  __device__ __forceinline__ void finish(uint32_t at, int row) const {
+    const bool exists = column < width;
+    const bool is_whole = column + 4 <= width;
+    const int64_t place = row * p.out_stride + column;
+    const float x_scale = format == SmallMWeight::kFp8 ? p.x_scale[row] : 1.0f;
+    float residual[4] = {};
+    if (p.residual != nullptr && exists) load_residual(residual, place, is_whole);
+    const float4 sum = gather_sums(at, p.split);
+    float v[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) v[e] = v[e] * (x_scale * factor[0][e]) + addend[0][e];
+    if (p.silu) {
+      const float4 second = gather_sums(at + 256, p.split);
+      const float ups[4] = {second.x, second.y, second.z, second.w};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        const int j = column[e >> 1];
-        const float gate = linear(group == 0 ? own[e] : got[e], j);
-        const float up = linear(group == 0 ? got[e] : own[e], j + p.n / 2);
-        v[e] += gate / (1.0f + __expf(-gate)) * up;
+        const float up = ups[e] * (x_scale * factor[1][e]) + addend[1][e];
+        v[e] = v[e] / (1.0f + __expf(-v[e])) * up;
       }
-      store(v, mine);
     }
-    named_sync(1, S::kConsumers);  // the next unit writes the first buffer again
+#pragma unroll
+    for (int e = 0; e < 4; ++e) v[e] += residual[e];
+    if (exists) store(v, place, is_whole);
   }
 };
 
-// Parts of a unit through the workspace.
-template <int count>
-__device__ __forceinline__ void write_part(const WideMParams& p, int64_t part,
-                                           const float (&sums)[count], int thread) {
-  float4* const to = p.partials + part * (count / 4) * 256 + thread;
-#pragma unroll
-  for (int i = 0; i < count / 4; ++i) {
-    __stcg(to + i * 256,
-           make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]));
-  }
-}
-template <int count>
-__device__ __forceinline__ void add_part(const WideMParams& p, int64_t part, float (&sums)[count],
-                                         bool is_first, int thread) {
-  const float4* const from = p.partials + part * (count / 4) * 256 + thread;
-#pragma unroll
-  for (int i = 0; i < count / 4; ++i) {
-    const float4 v = __ldcg(from + i * 256);
-    const float add[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int e = 0; e < 4; ++e) sums[4 * i + e] = is_first ? add[e] : sums[4 * i + e] + add[e];
-  }
-}
-
 template <SmallMWeight format, int columns>
 __global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
-                                  WideMShape<format, columns>::kIsPaired ? 2 : 1)
+                                  WideMShape<format, columns>::kBlocks)
     wide_m_kernel(const __grid_constant__ WideMParams p) {
   using S = WideMShape<format, columns>;
   extern __shared__ std::byte shared[];
@@ -440,12 +390,9 @@ __global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
   WideMRing<S> ring = {};
   ring.x = base;
   ring.w = base + S::kDepth * S::kXBytes;
-  float4* const exchange = reinterpret_cast<float4*>(shared + (base - shared_address(shared)) +
-                                                     S::kDepth * S::kStageBytes);
-  ring.full = shared_address(exchange) + S::kExchange;
+  ring.full = base + S::kDepth * S::kStageBytes;
   ring.empty = ring.full + 8 * S::kMostStages;
   ring.held = -1;
-  __shared__ int is_last;
 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -458,58 +405,63 @@ __global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
   }
   __syncthreads();
 
-  const WideMCut cut = {p.units * p.k_boxes, static_cast<int>(gridDim.x)};
-  const int block = static_cast<int>(blockIdx.x);
-  const int first = cut.first(block);
-  const int last = cut.first(block + 1);
+  const int tile = static_cast<int>(blockIdx.x) / p.split;
+  const int rank = static_cast<int>(blockIdx.x) - tile * p.split;  // in the cluster
+  const int first = p.k_boxes * rank / p.split;
+  const int boxes = p.k_boxes * (rank + 1) / p.split - first;
   if (thread >= S::kConsumers) {
-    const WideMProducer<format, columns> producer = {
-        p, ring.x, ring.w, ring.full, lane, lane < 8 ? policy_evict_first() : policy_evict_last()};
-    producer.run(first, last, ring.empty);
+    if (lane == 0) {
+      constexpr int kRowsAStep = S::kIsInt4 ? kInt4TileRows : 1;
+      const WideMProducer<format, columns> producer = {
+          p,
+          ring.x,
+          ring.w,
+          ring.full,
+          {wide_m_row(p, tile, 0) / kRowsAStep, wide_m_row(p, tile, 1) / kRowsAStep},
+          policy_evict_first(),
+          policy_evict_last()};
+      producer.run(first, boxes, ring.empty);
+    }
+    if (p.split > 1) {
+      __syncwarp();
+      cluster_sync();
+      cluster_sync();
+    }
     return;
   }
 
   const int group = thread / 128;
   const int warp = thread % 128 / 32;
-  bool waited = false;
-  for (int item = first; item < last;) {
-    const int unit = item / p.k_boxes;
-    const int unit_first = unit * p.k_boxes;
-    const int boxes = min(unit_first + p.k_boxes, last) - item;
-    float sums[S::kAccumulators];
-    multiply_boxes<format, columns>(sums, ring, boxes, group, warp, lane);
-    if (!waited) wait_prerequisites();
-    waited = true;
-
-    if (boxes < p.k_boxes) {  // whoever brings the last part adds all of them
-      write_part(p, 2 * block + (item == first ? 0 : 1), sums, thread);
-      __threadfence();
-      named_sync(1, S::kConsumers);
-      const int first_block = cut.block_of(unit_first);
-      const int last_block = cut.block_of(unit_first + p.k_boxes - 1);
-      if (thread == 0) {
-        const auto parts = static_cast<unsigned>(last_block - first_block + 1);
-        is_last = atomicAdd(p.counters + unit, 1u) + 1 == parts ? 1 : 0;
-        if (is_last != 0) p.counters[unit] = 0;
-      }
-      named_sync(1, S::kConsumers);
-      item += boxes;
-      if (is_last == 0) continue;
-      __threadfence();
-      for (int b = first_block; b <= last_block; ++b) {
-        add_part(p, 2 * b + (cut.first(b) >= unit_first ? 0 : 1), sums, b == first_block, thread);
-      }
-    } else {
-      item += boxes;
-    }
-
-    const int column = (p.silu ? 64 * unit : 128 * unit + 64 * group) + 16 * warp;
-    const WideMStore<format, columns> store(p, column, lane);
-    if (p.silu) {
-      store.finish_silu(sums, exchange, group, thread % 128);
-    } else {
-      store.finish(sums);
-    }
+  float sums[S::kAccumulators];
+  multiply_boxes<format, columns>(sums, ring, boxes, group, warp, lane);
+  named_sync(1, S::kConsumers);  // nobody reads the stages any more
+  float* const mine = reinterpret_cast<float*>(shared + (base - shared_address(shared))) +
+                      2 * (lane % 4) * S::kPitch + 64 * group + 16 * warp + lane / 4;
+#pragma unroll
+  for (int quad = 0; quad < S::kQuads; ++quad) {
+    if (8 * quad >= p.m) break;
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      mine[(8 * quad + e % 2) * S::kPitch + 8 * (e / 2)] = sums[4 * quad + e];
+  }
+  // Each block of the cluster finishes a share of the rows of x: a warp one of them, or with gates
+  // and ups two.
+  const int quad = p.silu ? lane % 16 : lane;
+  const WideMStore<format> store(p, (p.silu ? 64 : 128) * tile + 4 * quad);
+  wait_prerequisites();
+  if (p.split > 1) {
+    cluster_sync();
+  } else {
+    named_sync(1, S::kConsumers);
+  }
+  const int begin = p.m * rank / p.split;
+  const int end = p.m * (rank + 1) / p.split;
+  const int rows_a_warp = p.silu ? 2 : 1;
+  for (int row = begin + (p.silu ? thread / 16 : thread / 32); row < end; row += 8 * rows_a_warp)
+    store.finish(base + row * S::kPitch * 4 + 16 * quad, row);
+  if (p.split > 1) {
+    __syncwarp();
+    cluster_sync();  // the others may still read these sums
   }
 }
 

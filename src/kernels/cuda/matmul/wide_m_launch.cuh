@@ -1,8 +1,6 @@
 // Launches of wide_m's kernel, one file a format: they are large to compile.
 #pragma once
 
-#include <algorithm>
-
 #include "kernels/cuda/common/tile_launch.h"
 #include "kernels/cuda/matmul/wide_m_kernel.cuh"
 #include "kernels/cuda/matmul/wide_m_launch.h"
@@ -18,10 +16,20 @@ cudaError_t launch_wide_m_shape(const WideMArgs& args, cudaStream_t stream) {
   tile.base = a.x;
   tile.size[0] = static_cast<uint64_t>(a.k);
   tile.size[1] = static_cast<uint64_t>(a.m);
-  tile.stride_bytes[1] = static_cast<uint64_t>(a.x_stride) * 2;
+  tile.element_bytes = S::kIsFp8 ? 1 : 2;
+  tile.stride_bytes[1] =
+      static_cast<uint64_t>(a.x_stride) * static_cast<uint64_t>(tile.element_bytes);
   tile.box_rows = static_cast<uint32_t>(a.m);
   if (cudaError_t e = encode_tile_map(tile, &p.x_map); e != cudaSuccess) return e;
-  if constexpr (!S::kIsInt4) {
+  if constexpr (S::kIsInt4) {
+    BlockMap blocks;
+    blocks.base = a.weight;
+    blocks.block_bytes = kInt4BlockBytes;
+    blocks.columns = static_cast<uint64_t>(a.k / kInt4Group);
+    blocks.rows = static_cast<uint64_t>((a.n + kInt4TileRows - 1) / kInt4TileRows);
+    blocks.box_rows = S::kGroupRows / kInt4TileRows;
+    if (cudaError_t e = encode_block_map(blocks, &p.weight_map); e != cudaSuccess) return e;
+  } else {
     tile.base = a.weight;
     tile.element_bytes = S::kIsBF16 ? 2 : 1;
     tile.size[1] = static_cast<uint64_t>(a.n);
@@ -29,24 +37,23 @@ cudaError_t launch_wide_m_shape(const WideMArgs& args, cudaStream_t stream) {
     tile.box_rows = S::kGroupRows;
     if (cudaError_t e = encode_tile_map(tile, &p.weight_map); e != cudaSuccess) return e;
   }
-  p.blocks = static_cast<const std::byte*>(a.weight);
   p.scale = a.scale;
   p.bias = a.bias;
   p.residual = a.residual;
   p.out = a.out;
   p.out_stride = a.out_stride;
-  p.partials = static_cast<float4*>(args.workspace);
-  p.counters = static_cast<unsigned*>(args.counters);
+  p.x_scale = args.x_scale;
   p.m = a.m;
   p.n = a.n;
   p.silu = a.epilogue == SmallMEpilogue::kSiluMul;
   p.out_f32 = a.out_f32;
-  const int rows = p.silu ? S::kGroupRows : 2 * S::kGroupRows;
-  p.units = ((p.silu ? a.n / 2 : a.n) + rows - 1) / rows;
+  const int rows = p.silu ? S::kGroupRows : S::kTileRows;
+  const int tiles = ((p.silu ? a.n / 2 : a.n) + rows - 1) / rows;
   p.k_boxes = (a.k + S::kBoxInputs - 1) / S::kBoxInputs;
-  const int64_t items = static_cast<int64_t>(p.units) * p.k_boxes;
+  p.split = wide_m_split(tiles, p.k_boxes);
   LaunchShape shape;
-  shape.grid = static_cast<unsigned>(std::min<int64_t>(items, kWideMBlocks));
+  shape.grid = static_cast<unsigned>(tiles * p.split);
+  shape.cluster = static_cast<unsigned>(p.split);
   shape.block = S::kThreads;
   shape.shared_bytes = S::kSharedBytes;
   shape.programmatic = a.programmatic;

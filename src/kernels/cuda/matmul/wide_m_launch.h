@@ -5,8 +5,14 @@
 
 namespace pelton::kernels::cuda {
 
-// Of an H200. The cut of K follows it, so it is a constant and not a property of the device.
-inline constexpr int kWideMBlocks = 132;
+// Blocks that share K: as many as keep to one wave of two blocks a multiprocessor of an H200, and
+// give each four boxes. Part of the numerics, so no property of m or of the device.
+inline int wide_m_split(int tiles, int k_boxes) {
+  constexpr int kBlocks = 2 * 132;
+  int split = 4;
+  while (split > 1 && (tiles * split > kBlocks || k_boxes < 4 * split)) split /= 2;
+  return split;
+}
 
 cudaError_t launch_wide_m_bf16(const WideMArgs& args, cudaStream_t stream);
 cudaError_t launch_wide_m_fp8(const WideMArgs& args, cudaStream_t stream);

@@ -35,11 +35,20 @@ Status matmul_small_m(const MatmulParams& /*params*/, device::Stream& /*stream*/
 Status matmul_wide_m(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }
+Status matmul_wide_m_fp8(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
 Status matmul_gemm(const MatmulParams& /*params*/, device::Stream& /*stream*/) { return absent(); }
 Status matmul_gemm_codes(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }
 Status matmul_cublaslt_fp8(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
+Status matmul_gemm_int4(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
+  return absent();
+}
+Status matmul_cublaslt_int4(const MatmulParams& /*params*/, device::Stream& /*stream*/) {
   return absent();
 }
 Status attention_paged_prefill(const AttentionParams& /*params*/, device::Stream& /*stream*/) {
