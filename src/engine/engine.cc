@@ -6,6 +6,7 @@
 #include <exception>
 #include <new>
 #include <random>
+#include <utility>
 
 namespace pelton::engine {
 namespace {
@@ -13,21 +14,6 @@ namespace {
 uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
-}
-
-// Ids whose text holds one of the DRY stage's sequence breakers.
-std::vector<int32_t> dry_breaker_ids(const SamplingParams& params,
-                                     const text::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  if (params.dry_multiplier <= 0.0f) return ids;
-  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    const std::string text = tokenizer.decode({id}, false);
-    const bool breaks = std::any_of(
-        params.dry_sequence_breakers.begin(), params.dry_sequence_breakers.end(),
-        [&](const std::string& b) { return !b.empty() && text.find(b) != std::string::npos; });
-    if (breaks) ids.push_back(id);
-  }
-  return ids;
 }
 
 // Whether a request wants of its logits what a device does not know.
@@ -78,8 +64,9 @@ Result<std::unique_ptr<LiveRequest>> Engine::make_live(Request request, EventSin
   SamplingParams& sampling = request.sampling;
   if (!sampling.seed) sampling.seed = random_seed();
   const uint64_t seed = *sampling.seed;
-  auto live = std::make_unique<LiveRequest>(
-      sampling::Sampler(sampling, dry_breaker_ids(sampling, *loaded_->tokenizer())), seed);
+  std::vector<int32_t> breakers;
+  if (sampling.dry_multiplier > 0.0f) breakers = dry_breakers_->ids(sampling.dry_sequence_breakers);
+  auto live = std::make_unique<LiveRequest>(sampling::Sampler(sampling, std::move(breakers)), seed);
   if (!sampling.ignore_eos) live->stop_ids = loaded_->end_ids();
   live->stop_ids.insert(live->stop_ids.end(), sampling.stop_token_ids.begin(),
                         sampling.stop_token_ids.end());

@@ -22,6 +22,7 @@
 #include "base/cpu_features.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "engine/dry_breakers.h"
 #include "engine/live_request.h"
 #include "engine/loaded_model.h"
 #include "engine/model_files.h"
@@ -210,6 +211,7 @@ class Engine {
 
   EngineOptions options_;
   std::shared_ptr<const LoadedModel> loaded_;
+  std::unique_ptr<DryBreakers> dry_breakers_;
   std::unique_ptr<ThreadPool> pool_;
   runtime::MemoryPlan plan_;
   std::unique_ptr<runtime::Runner> runner_;

@@ -168,6 +168,7 @@ Status Engine::initialise(std::shared_ptr<const LoadedModel> loaded,
                           std::unique_ptr<ThreadPool> pool, const runtime::MemoryPlan& plan) {
   plan_ = plan;
   loaded_ = std::move(loaded);
+  dry_breakers_ = std::make_unique<DryBreakers>(loaded_->tokenizer());
   pool_ = std::move(pool);
   auto runner = runtime::Runner::create(loaded_->model(), *pool_,
                                         {.shape = shape_of(options_),
