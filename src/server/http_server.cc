@@ -438,13 +438,13 @@ awaitable<Session::Next> Session::serve_one() {
     co_return next;
   }
   std::string body;
-  const int status = co_await read_body(parsed.head, server_.limits().body_bytes, &body);
+  const size_t limit = server_.limits().body_bytes.value_or(kBodyBytes);
+  const int status = co_await read_body(parsed.head, limit, &body);
   if (status == -1) co_return Next::kClose;
   if (status != 0) {
-    const std::string reason =
-        status == 413 ? fmt::format("the body has more than {} bytes", server_.limits().body_bytes)
-        : status == 408 ? "the body took too long"
-                        : "the body's framing is malformed";
+    const std::string reason = status == 413 ? fmt::format("the body has more than {} bytes", limit)
+                               : status == 408 ? "the body took too long"
+                                               : "the body's framing is malformed";
     head_bytes_ = 0;
     HttpResponse response{
         .status = status, .body = handler.error_body(status, reason), .close = true};

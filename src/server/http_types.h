@@ -17,11 +17,14 @@ struct HttpHeader {
   std::string value;
 };
 
+// A body's limit where nobody set one.
+inline constexpr size_t kBodyBytes = 8u << 20;
+
 struct HttpLimits {
   size_t header_bytes = 32u << 10;   // request line and all headers; beyond: 431
   size_t header_count = 100;         // beyond: 431
   size_t target_bytes = 8u << 10;    // beyond: 414
-  size_t body_bytes = 8u << 20;      // beyond: 413
+  std::optional<size_t> body_bytes;  // beyond: 413; absent: kBodyBytes, or what a service needs
   size_t output_bytes = 256u << 10;  // of a stream whose client does not read; beyond: dropped
   int connections = 4096;            // further ones are closed at once
   std::chrono::milliseconds header_timeout{10'000};  // from the first byte; beyond: 408

@@ -47,6 +47,12 @@ bool is_public(const HttpHead& head) {
 
 }  // namespace
 
+size_t body_limit(const HttpLimits& limits, int32_t max_model_len) {
+  // Eight bytes a token, four times over.
+  const size_t context = size_t{32} * static_cast<size_t>(max_model_len);
+  return limits.body_bytes.value_or(std::max(kBodyBytes, context));
+}
+
 Service::Service(engine::Engine& engine, ServiceOptions options)
     : engine_(engine),
       options_(std::move(options)),
@@ -75,10 +81,8 @@ Service::~Service() {
 }
 
 Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, ServiceOptions options) {
-  // Room for a whole context, eight bytes a token four times over; a limit that was set stays.
-  size_t& body = options.http.limits.body_bytes;
-  if (body == HttpLimits().body_bytes)
-    body = std::max(body, size_t{32} * static_cast<size_t>(engine.options().max_model_len));
+  HttpLimits& limits = options.http.limits;
+  limits.body_bytes = body_limit(limits, engine.options().max_model_len);
   const std::string& chat_template = engine.files().chat_template();
   if (!options.calls) options.calls = text::detect_call_format(chat_template);
   if (!options.reasoning) options.reasoning = text::detect_reasoning_format(chat_template);

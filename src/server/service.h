@@ -47,6 +47,10 @@ struct ServiceOptions {
   bool vllm_metric_names = false;  // in /metrics beside our own
 };
 
+// Bytes that a request's body may have: what was set, else room for a whole context and at least
+// kBodyBytes.
+size_t body_limit(const HttpLimits& limits, int32_t max_model_len);
+
 class Service final : public HttpHandler, public GenerationHost {
  public:
   // Listens; serves from run() on.

@@ -250,6 +250,16 @@ TEST(ServiceLive, TheSecondSignalEndsItAtOnce) {
   EXPECT_EQ(live.end().code(), StatusCode::kCancelled);
 }
 
+TEST(ServiceLive, ABodyMayHoldAWholeContextUnlessALimitWasSet) {
+  HttpLimits limits;
+  EXPECT_EQ(body_limit(limits, 512), kBodyBytes);
+  EXPECT_EQ(body_limit(limits, 1 << 20), size_t{32} << 20);
+  limits.body_bytes = kBodyBytes;
+  EXPECT_EQ(body_limit(limits, 1 << 20), kBodyBytes);
+  limits.body_bytes = 40;
+  EXPECT_EQ(body_limit(limits, 1 << 20), 40u);
+}
+
 TEST(ServiceLive, LimitsAreSharp) {
   ServiceOptions options;
   options.http.limits.header_timeout = 50ms;

@@ -3,7 +3,6 @@
 import dataclasses
 import http.client
 import json
-import os
 import pathlib
 import random
 import threading
@@ -205,7 +204,3 @@ def run_chaos(server, seed, seconds, clients=6, connect=None, progress=None):
 
     return Summary(seed, seconds, total("sent"), total("statuses"), control.served, control.worst_gap,
                    [*rss, accountant.rss_mb()], metrics)
-
-
-def chaos_seconds(short, long):
-    return long if os.environ.get("PELTON_LONG_TESTS") else short

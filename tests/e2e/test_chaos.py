@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from chaos import CONTROLS, Accountant, ControlStream, chaos_seconds, connector, run_chaos
+from chaos import CONTROLS, Accountant, ControlStream, connector, run_chaos
 from chaos_client import ChaosClient, Reader, encode, reset
 from conftest import BINARY
 from server_support import Server
@@ -19,14 +19,18 @@ from support import RUNNEL
 
 # Slots for few, blocks for fewer: preemption is part of it.
 MIXES = {"roomy": ("--max-num-seqs", 16), "tight": ("--max-num-seqs", 3, "--max-model-len", 512, "--max-queue", 24)}
+LONG = bool(os.environ.get("PELTON_LONG_TESTS"))
 SHORT = {"prompt": "The river is", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
 
 
-@pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_chaos_changes_nothing_for_others(mix, seed):
+# Two minutes; ten more on one server when there is time.
+RUNS = [(mix, seed, 30) for seed in (1, 2) for mix in MIXES] + [("tight", 3, 600)] * LONG
+
+
+@pytest.mark.parametrize(("mix", "seed", "seconds"), RUNS)
+def test_chaos_changes_nothing_for_others(mix, seed, seconds):
     with Server(*MIXES[mix]) as server:
-        summary = run_chaos(server, seed, chaos_seconds(15, 150))
+        summary = run_chaos(server, seed, seconds)
         print(summary.text())
         assert 500 not in summary.statuses
         # Memory is a plateau, not a slope; a sanitizer keeps what was freed for a while.
@@ -175,7 +179,7 @@ def test_killed_at_any_moment_and_started_again(tmp_path):
     places = [tmp_path, pathlib.Path("/dev/shm")]
     before = [sorted(place.iterdir()) for place in places]
     expected = None
-    for round_ in range(100 if os.environ.get("PELTON_LONG_TESTS") else 12):
+    for round_ in range(100 if LONG else 12):
         process = subprocess.Popen([str(BINARY), "serve", str(RUNNEL), "--port", str(port), "--threads", "1"], cwd=tmp_path,
                                    env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
