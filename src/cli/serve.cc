@@ -179,6 +179,8 @@ Status test_service(server::Service& service, const SelfTestTarget& target) {
 }  // namespace
 
 Status run_serve(ServeOptions options, const char* version) {
+  // Who reads the log may go away; requests go on.
+  std::signal(SIGPIPE, SIG_IGN);
   const std::string own_key = options.self_test ? random_key() : std::string();
   if (options.self_test) {
     options.host = "127.0.0.1";

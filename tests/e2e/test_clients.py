@@ -1,11 +1,14 @@
 """The vendors' own Python clients against every route, and what a generator of requests makes of /openapi.json."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+from conftest import find_model
 from server_support import Server
+from support import RUNNEL, copy_folder
 
 anthropic = pytest.importorskip("anthropic")
 openai = pytest.importorskip("openai")
@@ -149,6 +152,67 @@ def test_anthropics_messages(claude):
         cut = claude.messages.create(**request, stop_sequences=[stop])
         assert cut.stop_reason == "stop_sequence" and cut.stop_sequence == stop
         assert "".join(b.text for b in cut.content) == text[:text.index(stop)]
+
+
+@pytest.fixture(scope="module")
+def clients_of(tmp_path_factory):
+    """Both clients of a server that is started for one model."""
+    made = []
+
+    def start(*arguments, model):
+        made.append(Server(*arguments, model=model))
+        url = f"http://127.0.0.1:{made[-1].port}"
+        return openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0), \
+            anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+
+    yield start
+    for server in made:
+        with server:
+            server.settle()
+
+
+def test_reasoning_reaches_both_clients(clients_of, tmp_path):
+    folder = copy_folder(RUNNEL, tmp_path / "thinker")
+    (folder / "chat_template.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+        "{% if enable_thinking %}<think>{% endif %}")
+    client, claude = clients_of(model=folder)
+    fields = {"extra_body": {"ignore_eos": True, "chat_template_kwargs": {"enable_thinking": True}}}
+    whole = chat(client, **fields).choices[0].message
+    assert not whole.content and whole.reasoning_content
+    deltas = [c.delta for chunk in chat(client, stream=True, **fields) for c in chunk.choices]
+    assert "".join(getattr(d, "reasoning_content", None) or "" for d in deltas) == whole.reasoning_content
+    request = {"model": "runnel", "max_tokens": 16, "messages": USER, "thinking": {"type": "enabled", "budget_tokens": 1024},
+               "extra_body": {"ignore_eos": True, "temperature": 0}}
+    with claude.messages.stream(**request) as stream:
+        streamed = stream.get_final_message()
+    for message in (claude.messages.create(**request), streamed):
+        assert [(b.type, b.thinking) for b in message.content] == [("thinking", whole.reasoning_content)]
+
+
+def test_tools_reach_both_clients(clients_of):
+    client, claude = clients_of("--max-model-len", 2048, "--max-num-seqs", 2, "--tool-call-parser", "llama3_json",
+                                model=find_model("qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf", fetched=False))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    about = {"name": "get_weather", "description": "The weather in a city, now."}
+    fields = {"messages": [{"role": "user", "content": "What is the weather in Paris?"}], "max_tokens": 80, "extra_body": None,
+              "tools": [{"type": "function", "function": {**about, "parameters": schema}}]}
+    whole = chat(client, **fields).choices[0]
+    [call] = whole.message.tool_calls
+    assert whole.finish_reason == "tool_calls" and call.function.name == "get_weather"
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
+    choices = [c for chunk in chat(client, stream=True, **fields) for c in chunk.choices]
+    pieces = [piece for c in choices for piece in c.delta.tool_calls or []]
+    assert choices[-1].finish_reason == "tool_calls" and pieces[0].id and {piece.index for piece in pieces} == {0}
+    assert pieces[0].function.name == "get_weather"
+    assert "".join(piece.function.arguments or "" for piece in pieces) == call.function.arguments
+    request = {"model": "runnel", "max_tokens": 80, "messages": fields["messages"], "tools": [{**about, "input_schema": schema}],
+               "extra_body": {"temperature": 0}}
+    with claude.messages.stream(**request) as stream:
+        streamed = stream.get_final_message()
+    for message in (claude.messages.create(**request), streamed):
+        assert message.stop_reason == "tool_use"
+        assert [(b.type, b.name, b.input) for b in message.content] == [("tool_use", "get_weather", {"city": "Paris"})]
 
 
 # 503 says when to come again, also where the request's own timeout asked for it.

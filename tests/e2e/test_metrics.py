@@ -2,12 +2,13 @@
 
 import json
 import re
+import signal
 import threading
 
 import pytest
 from conftest import ROOT
 from server_support import Server
-from support import refused
+from support import RUNNEL, refused
 
 SHORT = {"model": "runnel", "prompt": [5] * 40, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
 COUNTERS = re.compile(r"_total|_bucket|_count")
@@ -120,6 +121,24 @@ def test_request_log_has_a_line_a_request(tmp_path):
     assert len(chunks) >= 3 and sum(chunk["tokens"] for chunk in chunks) == first["prompt_tokens"]
     assert all(a["start_ms"] <= b["start_ms"] for a, b in zip(chunks, chunks[1:]))
     assert odd not in log.read_text()
+
+
+def test_a_request_log_that_cannot_be_written_harms_no_request(pelton, tmp_path):
+    with Server("--request-log", "/dev/full") as server:  # a disk without room
+        answers = [server.post("/v1/completions", SHORT)["choices"] for _ in range(3)]
+        assert answers[0] == answers[1] == answers[2]
+        server.settle()
+    refused(pelton("serve", RUNNEL, "--port", 0, "--request-log", tmp_path), "--request-log")
+
+
+def test_nobody_reads_the_log(tmp_path):
+    """Whoever started it is gone, and the lines that it writes have no reader: requests go on."""
+    with Server("--request-log", "-") as server:
+        server.process.stderr.close()
+        answers = [server.post("/v1/completions", SHORT)["choices"] for _ in range(3)]
+        assert answers[0] == answers[1] == answers[2]
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(timeout=40) == 0
 
 
 @pytest.mark.parametrize("batching", ["continuous", "static"])
