@@ -180,6 +180,21 @@ def test_context_overflow_has_its_code(server):
     assert answer["usage"]["completion_tokens"] == 1 and answer["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.parametrize("bad", [b"\xe5", b"\xc0\x80", b"\xed\xa0\x80", b"\xb0\xa1", b"\xf5\x80\x80\x80", b"\\ud800", b"\\udc00x"])
+@pytest.mark.parametrize("path, body", [
+    ("/v1/completions", b'{"prompt":"a","max_tokens":1,"stop":["@"]}'), ("/v1/completions", b'{"prompt":"a","user":"@"}'),
+    ("/v1/completions", b'{"prompt":"a","model":"@"}'), ("/v1/completions", b'{"prompt":"a","cache_salt":"@"}'),
+    ("/v1/completions", b'{"prompt":"a","@":1}'), ("/v1/chat/completions", b'{"messages":[{"role":"user","content":"@"}]}'),
+    ("/v1/chat/completions", b'{"messages":[{"role":"@","content":"a"}]}'), ("/v1/embeddings", b'{"input":["a","@"]}'),
+    ("/v1/messages", b'{"max_tokens":1,"system":"@","messages":[{"role":"user","content":"a"}]}'), ("/tokenize", b'{"prompt":"@"}')],
+    ids=range(10))
+def test_text_that_is_no_text_is_refused_in_every_field(server, path, body, bad):
+    for _ in range(2):
+        status, _, answer = server.call("POST", path, body.replace(b"@", bad))
+        assert status == 400 and answer["error"]["message"], answer
+    assert server.post("/tokenize", {"prompt": "é"})["count"] > 0
+
+
 def test_unknown_model_is_404(server):
     for name in ("other", "../runnel", "/etc/passwd", "x" * 256, "run\u0000nel"):
         status, _, answer = server.call("POST", "/v1/completions", {**CONTROL, "model": name})

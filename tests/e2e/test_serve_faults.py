@@ -171,13 +171,22 @@ def test_keys_guard_every_route_but_two(tmp_path):
             assert server.call("GET", path)[0] == 200
         wrong = [{}, {"Authorization": "Bearer first-key-123"}, {"Authorization": "Bearer FIRST-KEY-1234"},
                  {"Authorization": "first-key-1234"}, {"x-api-key": "first-key-1234x"}, {"Authorization": "Bearer "}]
-        for method, path in (("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/version"), ("GET", "/openapi.json"),
-                             ("POST", "/v1/completions"), ("POST", "/v1/chat/completions"), ("POST", "/tokenize")):
+        described = server.call("GET", "/openapi.json", headers={"x-api-key": "second-key-1234"})[2]["paths"]
+        routes = {(method.upper(), path) for path, methods in described.items() for method in methods}
+        routes |= {("GET", path) for path in ("/metrics", "/status", "/version", "/openapi.json", "/v1/models", "/v1/models/runnel",
+                                              "/not-a-route")}
+        routes -= {("GET", "/health"), ("GET", "/ready"), ("GET", "/")}
+        assert {("POST", "/v1/messages"), ("POST", "/v1/embeddings"), ("POST", "/detokenize")} <= routes
+        for method, path in sorted(routes):
             for headers in wrong:
                 status, _, answer = server.call(method, path, "{}" if method == "POST" else None, headers)
-                assert status == 401 and "key-1234" not in json.dumps(answer)
+                assert status == 401 and "key-1234" not in json.dumps(answer), (method, path)
         for headers in ({"Authorization": "Bearer first-key-1234"}, {"x-api-key": "second-key-1234"}):
             assert server.call("POST", "/v1/completions", SHORT, headers)[0] == 200
+        # Two that disagree are one: the bearer's.
+        for bearer, other, status in (("first-key-1234", "nobodys-key", 200), ("nobodys-key", "first-key-1234", 401)):
+            both = {"Authorization": f"Bearer {bearer}", "x-api-key": other}
+            assert server.call("POST", "/v1/completions", SHORT, both)[0] == status
         # Refused before the body is read.
         out = server.raw(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n")
         assert out.startswith(b"HTTP/1.1 401 ")
@@ -258,8 +267,10 @@ def test_metrics_agree_with_what_was_done(server):
     assert rise("request_generation_tokens_sum") == rise("generation_tokens_total")
     assert rise("time_to_first_token_seconds_count") == 4
     names = {name.split("{")[0] for name in after}
-    for i in range(50):
-        server.call("POST", "/v1/completions", {**SHORT, "model": f"made-up-{i}"})
+    for i in range(500):
+        assert server.call("POST", "/v1/completions", {**SHORT, "model": f"made-up-{i}"})[0] == 404
+        assert server.call("GET", f"/made-up-{i}?{i}", headers={"User-Agent": f"made-up-{i}"})[0] == 404
+        server.call(f"MADEUP{i}", "/health")
     assert {name.split("{")[0] for name in server.metrics()} == names
     assert len(server.metrics()) == len(after)
     assert all(after[name] >= before[name] for name in before if name.endswith("_total"))
