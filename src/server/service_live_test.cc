@@ -145,7 +145,7 @@ TEST(ServiceLive, HealthIsFalseWhileAStepHangsAndTrueAgain) {
   EXPECT_TRUE(live.end().ok());
 }
 
-// A step that holds the engine's lock: who asks is answered, who leaves is let go.
+// A step that holds the engine's lock: who asks is answered, who leaves is let go by its end.
 TEST(ServiceLive, NobodyWaitsForAStepThatHoldsTheEngine) {
   Hang hang;
   Live live;
@@ -159,10 +159,14 @@ TEST(ServiceLive, NobodyWaitsForAStepThatHoldsTheEngine) {
   for (const char* path : {"/metrics", "/status", "/health", "/version"})
     EXPECT_TRUE(says(live.get(path), 200)) << path;
   EXPECT_TRUE(says(live.post("/tokenize", R"({"prompt":"a"})"), 200));
+  // The server knows that the client is gone once only the one who asks is there.
+  while (live.get("/metrics").find("\npelton_connections_open 1\n") == std::string::npos)
+    std::this_thread::sleep_for(1ms);
   hang.release();
   const engine::EngineMetrics m = live.settle();
   EXPECT_EQ(m.requests, 1);
   EXPECT_EQ(m.cancelled, 1);
+  EXPECT_LE(m.generated_tokens, 1);  // no step after the one that ran
   EXPECT_FALSE(live.text(4).empty());
   EXPECT_TRUE(live.end().ok());
 }
