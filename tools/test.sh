@@ -3,7 +3,7 @@
 #
 #   tools/test.sh           everything: checks, unit tests, black-box tests, sanitizers, fuzz targets
 #   tools/test.sh --quick   checks, unit tests and black-box tests only
-#   tools/test.sh --long    everything, with every injected failure 10 minutes of chaos on one server and 10 a fuzz target
+#   tools/test.sh --long    everything, with every injected failure, 10 minutes of chaos on one server and 10 a fuzz target
 #   tools/test.sh --cuda    everything, and all CUDA code: its build, and the tests that need no GPU; skipped where
 #                           there is no toolkit
 #
