@@ -206,8 +206,8 @@ Json answer_json(const BenchServeOptions& options, const Setup& setup, const Sum
   answer["schema"] = "pelton.bench-serve.1";
   answer["model"] = {{"name", setup.body.model}};
   answer["machine"] = machine_json(cpu_features().best_level(), 0);
-  answer["rows"] = Json::array();
-  Json& rows = answer["rows"];
+  Json rows = Json::array();
+  Json latency = Json::object();
   rows.push_back(answer_row("request_throughput", s.per_second(s.completed), "req/s"));
   rows.push_back(
       answer_row("output_throughput", s.per_second(static_cast<double>(s.output_tokens)), "tok/s"));
@@ -219,18 +219,21 @@ Json answer_json(const BenchServeOptions& options, const Setup& setup, const Sum
   for (const auto& [name, d] : latencies(s)) {
     rows.push_back(answer_row(name + "_p50", 1e3 * d->p50, "ms"));
     rows.push_back(answer_row(name + "_p99", 1e3 * d->p99, "ms"));
-    answer["latency_ms"][name] = distribution_json(*d);
+    latency[name] = distribution_json(*d);
   }
+  answer["rows"] = std::move(rows);
+  answer["latency_ms"] = std::move(latency);
   answer["config"] = config_json(options);
   answer["duration_s"] = s.seconds;
   answer["most_at_once"] = s.most_at_once;
-  Json& requests = answer["requests"];
+  Json requests;
   requests["sent"] = s.requests;
   requests["completed"] = s.completed;
   requests["failed"] = s.requests - s.completed;
   requests["good"] = setup.goals.any() ? Json(s.good) : Json(nullptr);
   requests["errors"] = Json::object();
   for (const auto& [kind, count] : s.errors) requests["errors"][kind] = count;
+  answer["requests"] = std::move(requests);
   answer["tokens"] = {{"prompt", s.prompt_tokens},
                       {"cached", s.cached_tokens},
                       {"output", s.output_tokens},

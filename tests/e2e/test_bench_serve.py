@@ -50,6 +50,7 @@ def test_counts_what_the_server_counts(server, pelton, endpoint, loop, tmp_path)
     if loop[:1] == ("--max-concurrency",):
         assert answer["most_at_once"] <= 2
     rows = {row["name"]: row["value"] for row in answer["rows"]}
+    assert {f"{kind}_{part}" for kind in ("ttft", "tpot", "itl", "e2el") for part in ("p50", "p99")} <= set(rows)
     assert rows["output_throughput"] > 0 and rows["request_goodput"] == pytest.approx(rows["request_throughput"])
     assert answer["latency_ms"]["ttft"]["count"] == answer["latency_ms"]["tpot"]["count"] == 6
     with open(tmp_path / "out.csv", newline="") as file:
