@@ -220,10 +220,9 @@ if [[ $quick -eq 1 ]]; then finish; fi
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
 export LSAN_OPTIONS=suppressions=$PWD/tools/dev/lsan.supp:print_suppressions=0
-# Tests labelled slow repeat, on large inputs, what others already cover, and comparisons of bits run the kernels that
-# those with the reference run: sanitizers leave both out.
+# Tests labelled slow repeat, on large inputs, what others already cover; sanitizers leave them out.
 if build asan-ubsan asan-ubsan; then
-  run_ctest asan-ubsan "$jobs" --label-exclude slow --exclude-regex 'AttentionTest\.(SplitDecode|BitsDoNot)|Quality\.Losses'
+  run_ctest asan-ubsan "$jobs" --label-exclude slow
   if [[ $long -eq 1 ]]; then run_fuzz 600; else run_fuzz 20; fi
 fi
 if build tsan tsan; then run_ctest tsan 1 --label-exclude slow; fi
