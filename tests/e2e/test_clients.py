@@ -31,7 +31,7 @@ def client(server):
 
 
 @pytest.fixture(scope="module")
-def claude(server):
+def messages_client(server):
     with anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0) as made:
         yield made
 
@@ -113,7 +113,7 @@ def test_completions(client):
     assert echo.choices[0].text.startswith("The river is") and echo.choices[0].logprobs.token_logprobs[0] is None
 
 
-def test_errors_reach_the_client_as_its_own(client, claude):
+def test_errors_reach_the_client_as_its_own(client, messages_client):
     with pytest.raises(openai.NotFoundError) as unknown:
         chat(client, model="other")
     assert unknown.value.code == "model_not_found"
@@ -123,9 +123,9 @@ def test_errors_reach_the_client_as_its_own(client, claude):
             chat(client, **fields)
         assert refused.value.param == param
     with pytest.raises(anthropic.BadRequestError):
-        claude.messages.create(model="runnel", max_tokens=0, messages=USER)
+        messages_client.messages.create(model="runnel", max_tokens=0, messages=USER)
     with pytest.raises(anthropic.NotFoundError):
-        claude.messages.create(model="other", max_tokens=1, messages=USER)
+        messages_client.messages.create(model="other", max_tokens=1, messages=USER)
 
 
 def test_embeddings(client):
@@ -136,20 +136,20 @@ def test_embeddings(client):
         assert sum(v * v for v in a.embedding) == pytest.approx(1, abs=1e-5)
 
 
-def test_anthropics_messages(claude):
+def test_anthropics_messages(messages_client):
     request = {"model": "runnel", "max_tokens": 20, "messages": EMOJI, "system": "Be brief.",
                "extra_body": {"ignore_eos": True, "temperature": 0}}
-    whole = claude.messages.create(**request)
+    whole = messages_client.messages.create(**request)
     assert whole.stop_reason == "max_tokens" and whole.usage.output_tokens == 20
-    with claude.messages.stream(**request) as stream:
+    with messages_client.messages.stream(**request) as stream:
         text = "".join(stream.text_stream)
         final = stream.get_final_message()
     assert text == whole.content[0].text == final.content[0].text
     assert final.stop_reason == whole.stop_reason and final.usage.output_tokens == 20
-    counted = claude.messages.count_tokens(model="runnel", messages=EMOJI, system="Be brief.").input_tokens
+    counted = messages_client.messages.count_tokens(model="runnel", messages=EMOJI, system="Be brief.").input_tokens
     assert whole.usage.input_tokens + whole.usage.cache_read_input_tokens == counted
     for stop in stops_of(text)[:6]:
-        cut = claude.messages.create(**request, stop_sequences=[stop])
+        cut = messages_client.messages.create(**request, stop_sequences=[stop])
         assert cut.stop_reason == "stop_sequence" and cut.stop_sequence == stop
         assert "".join(b.text for b in cut.content) == text[:text.index(stop)]
 
@@ -176,7 +176,7 @@ def test_reasoning_reaches_both_clients(clients_of, tmp_path):
     (folder / "chat_template.jinja").write_text(
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
         "{% if enable_thinking %}<think>{% endif %}")
-    client, claude = clients_of(model=folder)
+    client, messages_client = clients_of(model=folder)
     fields = {"extra_body": {"ignore_eos": True, "chat_template_kwargs": {"enable_thinking": True}}}
     whole = chat(client, **fields).choices[0].message
     assert not whole.content and whole.reasoning_content
@@ -184,14 +184,14 @@ def test_reasoning_reaches_both_clients(clients_of, tmp_path):
     assert "".join(getattr(d, "reasoning_content", None) or "" for d in deltas) == whole.reasoning_content
     request = {"model": "runnel", "max_tokens": 16, "messages": USER, "thinking": {"type": "enabled", "budget_tokens": 1024},
                "extra_body": {"ignore_eos": True, "temperature": 0}}
-    with claude.messages.stream(**request) as stream:
+    with messages_client.messages.stream(**request) as stream:
         streamed = stream.get_final_message()
-    for message in (claude.messages.create(**request), streamed):
+    for message in (messages_client.messages.create(**request), streamed):
         assert [(b.type, b.thinking) for b in message.content] == [("thinking", whole.reasoning_content)]
 
 
 def test_tools_reach_both_clients(clients_of):
-    client, claude = clients_of("--max-model-len", 2048, "--max-num-seqs", 2, "--tool-call-parser", "llama3_json",
+    client, messages_client = clients_of("--max-model-len", 2048, "--max-num-seqs", 2, "--tool-call-parser", "llama3_json",
                                 model=find_model("qwen2.5-coder-0.5b-instruct-Q4_K_M.gguf", fetched=False))
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     about = {"name": "get_weather", "description": "The weather in a city, now."}
@@ -208,9 +208,9 @@ def test_tools_reach_both_clients(clients_of):
     assert "".join(piece.function.arguments or "" for piece in pieces) == call.function.arguments
     request = {"model": "runnel", "max_tokens": 80, "messages": fields["messages"], "tools": [{**about, "input_schema": schema}],
                "extra_body": {"temperature": 0}}
-    with claude.messages.stream(**request) as stream:
+    with messages_client.messages.stream(**request) as stream:
         streamed = stream.get_final_message()
-    for message in (claude.messages.create(**request), streamed):
+    for message in (messages_client.messages.create(**request), streamed):
         assert message.stop_reason == "tool_use"
         assert [(b.type, b.name, b.input) for b in message.content] == [("tool_use", "get_weather", {"city": "Paris"})]
 

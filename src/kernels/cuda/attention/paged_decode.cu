@@ -29,8 +29,6 @@ size_t paged_decode_counters(const PagedDecodeArgs& a) {
 
 namespace {
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 template <PageType type, int head_dim>
 cudaError_t launch_shape(const PagedDecodeArgs& a, cudaStream_t stream) {
   using S = DecodeShape<type, head_dim>;

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMultiprocessors = 132;  // of an H200; sizes the grid only
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 template <PageType type, int head_dim>
 cudaError_t encode_maps(const PagedPrefillArgs& a, PagedPrefillParams& p) {
   TileMap q;

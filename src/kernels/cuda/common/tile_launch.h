@@ -9,6 +9,10 @@
 
 namespace pelton::kernels::cuda {
 
+inline bool aligned(const void* pointer, uintptr_t to = 16) {
+  return reinterpret_cast<uintptr_t>(pointer) % to == 0;
+}
+
 struct LaunchShape {
   unsigned grid = 1;
   unsigned block = 1;

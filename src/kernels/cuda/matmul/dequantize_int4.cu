@@ -43,8 +43,6 @@ __global__ void __launch_bounds__(kThreads) dequantize_int4_kernel(DequantizeInt
   *reinterpret_cast<uint4*>(to) = make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 bool supports(const DequantizeInt4Args& a) {

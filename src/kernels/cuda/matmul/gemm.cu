@@ -10,10 +10,6 @@ namespace {
 
 constexpr int kMultiprocessors = 132;  // of an H200; sizes the grid only
 
-bool aligned(const void* pointer, uintptr_t to) {
-  return reinterpret_cast<uintptr_t>(pointer) % to == 0;
-}
-
 int ceil_divide(int a, int b) { return (a + b - 1) / b; }
 
 GemmFinish finish_of(const GemmArgs& a) {

@@ -51,7 +51,8 @@ struct Codes {
   }
 };
 
-// Bits of a row's largest magnitude, NaN where it is not finite; every thread gets them.
+// A row's largest magnitude out of the bits of each thread's, NaN where it is not finite; every
+// thread gets it.
 __device__ __forceinline__ float block_largest(uint32_t bits) {
   __shared__ uint32_t partial[kThreads / 32];
   bits = __reduce_max_sync(~0u, bits);
@@ -177,8 +178,6 @@ cudaError_t launch_kind(const QuantizeRowsArgs& a, const LaunchShape& shape, cud
              ? launch_programmatic(quantize_norms_kernel<kind, 4>, a, shape, stream)
              : launch_programmatic(quantize_norms_kernel<kind, 8>, a, shape, stream);
 }
-
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
 

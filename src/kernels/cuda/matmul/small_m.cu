@@ -1,5 +1,6 @@
 #include <cstdint>
 
+#include "kernels/cuda/common/tile_launch.h"
 #include "kernels/cuda/matmul/int4_pack.h"
 #include "kernels/cuda/matmul/small_m.h"
 #include "kernels/cuda/matmul/small_m_launch.h"
@@ -15,7 +16,9 @@ double occupancy(int units, int workers) {
   return units / (static_cast<double>((units + workers - 1) / workers) * workers);
 }
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+constexpr int kMostNormBytes = 32 * 1024;
+
+}  // namespace
 
 bool fits_format(const SmallMArgs& a) {
   switch (a.format) {
@@ -29,10 +32,6 @@ bool fits_format(const SmallMArgs& a) {
   }
   return false;
 }
-
-constexpr int kMostNormBytes = 32 * 1024;
-
-}  // namespace
 
 int small_m_split(const SmallMArgs& a) {
   const int boxes = (a.k + box_inputs(a.format) - 1) / box_inputs(a.format);

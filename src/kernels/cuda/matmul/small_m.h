@@ -59,6 +59,8 @@ struct SmallMArgs {
   bool programmatic = true;
 };
 
+// Whether k, n and the scale are as the weight's format asks, of wide_m's products too.
+bool fits_format(const SmallMArgs& args);
 // Blocks that share K for this shape: 1 or 2. Part of the numerics, so no property of m.
 int small_m_split(const SmallMArgs& args);
 // Whether norms of m rows of k fit into a block's shared memory.

@@ -1,27 +1,8 @@
-#include "kernels/cuda/matmul/int4_pack.h"
+#include "kernels/cuda/common/tile_launch.h"
 #include "kernels/cuda/matmul/wide_m.h"
 #include "kernels/cuda/matmul/wide_m_launch.h"
 
 namespace pelton::kernels::cuda {
-
-namespace {
-
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
-bool fits_format(const SmallMArgs& a) {
-  switch (a.format) {
-    case SmallMWeight::kBF16:
-      return a.k % 8 == 0;
-    case SmallMWeight::kFp8:
-    case SmallMWeight::kInt8:
-      return a.k % 16 == 0 && a.scale != nullptr;
-    case SmallMWeight::kInt4G128:
-      return a.k % kInt4Group == 0 && (a.epilogue == SmallMEpilogue::kNone || a.n % 32 == 0);
-  }
-  return false;
-}
-
-}  // namespace
 
 bool supports(const WideMArgs& args) {
   const SmallMArgs& a = args.product;

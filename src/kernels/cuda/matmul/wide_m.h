@@ -5,7 +5,7 @@
 // Parallel plan: W's rows are the rows of the warpgroup matrix instruction and x's rows its
 // columns, so few rows of x cost little. A tile is 128 rows of W (with kSiluMul 64 gate rows and
 // their 64 up rows) and all of x; two warpgroups take 64 rows each. A block has one tile, or where
-// the tiles alone are too few for the chip, a cluster of 2, 4 or 8 blocks shares its K and adds
+// the tiles alone are too few for the chip, a cluster of 2 or 4 blocks shares its K and adds
 // their sums through each other's shared memory, in the order of K. W is read once, x once a tile
 // (from L2).
 //
