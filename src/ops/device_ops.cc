@@ -370,10 +370,12 @@ Status prepare_attention(StepContext& context, const PrepareArgs& args) {
       *context.device->stream);
 }
 
-Status attention(StepContext& context, const AttentionArgs& args) {
-  const DeviceStep& device = *context.device;
-  AttentionProblem problem{.rows = args.queries.num_rows(),
-                           .num_sequences = static_cast<int64_t>(args.sequences.size()),
+namespace {
+
+// Of a run of the step's sequences.
+AttentionProblem attention_problem(const DeviceStep& device, const AttentionArgs& args,
+                                   std::span<const kernels::SequenceSlice> sequences) {
+  AttentionProblem problem{.num_sequences = static_cast<int64_t>(sequences.size()),
                            .heads = static_cast<int32_t>(args.queries.shape[1]),
                            .kv_heads = args.cache.num_kv_heads,
                            .head_dim = args.cache.head_dim,
@@ -386,30 +388,61 @@ Status attention(StepContext& context, const AttentionArgs& args) {
                            .invariant = device.invariant,
                            .query_type = args.queries.dtype,
                            .out_type = args.out.dtype};
-  for (const kernels::SequenceSlice& s : args.sequences) {
+  for (const kernels::SequenceSlice& s : sequences) {
+    problem.rows += s.num_rows;
     problem.max_rows = std::max<int64_t>(problem.max_rows, s.num_rows);
     problem.max_context = std::max<int64_t>(problem.max_context, s.context_len);
   }
   problem.max_context = std::max<int64_t>(problem.max_context, device.max_context);
-  const memory::StepArena::Scope scope(context.arena);
-  if (context.planning()) {
-    context.arena.allocate(
-        planned_workspace(device.kernels.attention, device.caps, problem, &AttentionProblem::rows));
-    return {};
-  }
+  return problem;
+}
+
+Status attend(StepContext& context, const AttentionArgs& args,
+              std::span<const kernels::SequenceSlice> sequences) {
+  const DeviceStep& device = *context.device;
+  const AttentionProblem problem = attention_problem(device, args, sequences);
   const auto* entry = kernels::choose(device.kernels.attention, device.caps, problem);
   if (entry == nullptr) return unsupported("no device kernel attends " + to_string(problem));
+  const memory::StepArena::Scope scope(context.arena);
   const size_t bytes = entry->workspace(device.caps, problem);
   return entry->launch({.problem = problem,
                         .queries = rows_of(args.queries),
                         .out = rows_of(args.out),
                         .cache = args.cache,
-                        .sequences = device.inputs->twin(args.sequences.data()),
+                        .sequences = device.inputs->twin(sequences.data()),
+                        .first_row = sequences.empty() ? 0 : sequences.front().first_row,
                         .table_shift = device.inputs->shift(),
                         .variant = args.variant,
                         .workspace = static_cast<std::byte*>(context.arena.allocate(bytes)),
                         .zeroed = device.zeroed},
                        *device.stream);
+}
+
+}  // namespace
+
+// A kernel for prompts gives a decoding row a whole tile, so the sequences that decode, which a
+// step has first, go to one of their own.
+Status attention(StepContext& context, const AttentionArgs& args) {
+  const DeviceStep& device = *context.device;
+  if (context.planning()) {
+    const memory::StepArena::Scope scope(context.arena);
+    AttentionProblem problem = attention_problem(device, args, args.sequences);
+    const size_t whole =
+        planned_workspace(device.kernels.attention, device.caps, problem, &AttentionProblem::rows);
+    problem.rows = problem.num_sequences;
+    problem.max_rows = 1;
+    const size_t decoding =
+        planned_workspace(device.kernels.attention, device.caps, problem, &AttentionProblem::rows);
+    context.arena.allocate(std::max(whole, decoding));
+    return {};
+  }
+  const auto prompt = std::ranges::find_if(
+      args.sequences, [](const kernels::SequenceSlice& s) { return s.num_rows != 1; });
+  const auto decoding = static_cast<size_t>(prompt - args.sequences.begin());
+  if (decoding == 0 || decoding == args.sequences.size() || device.invariant)
+    return attend(context, args, args.sequences);
+  if (Status s = attend(context, args, args.sequences.first(decoding)); !s.ok()) return s;
+  return attend(context, args, args.sequences.subspan(decoding));
 }
 
 }  // namespace pelton::ops::on_device

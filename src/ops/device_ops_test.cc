@@ -393,6 +393,112 @@ TEST(DevicePlanTest, ScratchCoversFewerRowsThanPlanned) {
   EXPECT_EQ(arena.peak(), 640u);
 }
 
+// Attention kernels that write down what they were given.
+struct AttentionCall {
+  std::string kernel;
+  int64_t rows, first_row, sequences, context;
+  bool operator==(const AttentionCall&) const = default;
+};
+void PrintTo(const AttentionCall& call, std::ostream* out) {
+  *out << call.kernel << " rows " << call.rows << " from " << call.first_row << " sequences "
+       << call.sequences << " context " << call.context;
+}
+std::vector<AttentionCall> attention_calls;
+template <bool decodes>
+Status note_attention(const kernels::AttentionParams& p, device::Stream&) {
+  attention_calls.push_back({decodes ? "decode" : "prompt", p.problem.rows, p.first_row,
+                             p.problem.num_sequences, p.sequences[0].context_len});
+  return {};
+}
+template <bool decodes>
+constexpr kernels::AttentionEntry noted_attention() {
+  return {decodes ? "decode" : "prompt",
+          [](const device::Caps&, const kernels::AttentionProblem& p) {
+            return !decodes || p.max_rows == 1;
+          },
+          [](const device::Caps&, const kernels::AttentionProblem&) { return decodes ? 1.0 : 2.0; },
+          [](const device::Caps&, const kernels::AttentionProblem& p) {
+            return decodes ? static_cast<size_t>(p.rows) * 4096 : size_t{64};
+          },
+          note_attention<decodes>};
+}
+constexpr kernels::AttentionEntry kNotedAttention[] = {noted_attention<true>(),
+                                                       noted_attention<false>()};
+
+// The step's sequences that decode, which come first, have a launch of their own, whatever else the
+// step holds; with --invariant all rows are of one kernel.
+TEST(DeviceAttentionTest, DecodingSequencesOfAMixedStepGoToTheDecodeKernel) {
+  struct Case {
+    std::vector<int32_t> rows;
+    bool invariant;
+    std::vector<AttentionCall> calls;
+  };
+  const Case cases[] = {
+      {{1, 1, 5}, false, {{"decode", 2, 0, 2, 40}, {"prompt", 5, 2, 1, 42}}},
+      {{1, 5, 1, 3}, false, {{"decode", 1, 0, 1, 40}, {"prompt", 9, 1, 3, 41}}},
+      {{1, 1, 1}, false, {{"decode", 3, 0, 3, 40}}},
+      {{4, 1}, false, {{"prompt", 5, 0, 2, 40}}},
+      {{1, 1, 5}, true, {{"prompt", 7, 0, 3, 40}}},
+  };
+  DeviceHarness harness(TestDevice::kFake);
+  kernels::DeviceKernels list = kernels::ref::device_kernels();
+  for (const Case& c : cases) {
+    harness.reset();
+    attention_calls.clear();
+    list.attention = c.invariant ? std::span(kNotedAttention).subspan(1) : kNotedAttention;
+    const DeviceStep before = *harness.context().device;
+    const DeviceStep step{.caps = before.caps,
+                          .kernels = list,
+                          .stream = before.stream,
+                          .inputs = before.inputs,
+                          .zeroed = before.zeroed,
+                          .invariant = c.invariant};
+    std::vector<kernels::SequenceSlice> slices;
+    int32_t row = 0;
+    const auto table = harness.input(std::vector<int32_t>(4, 0));
+    for (const int32_t rows : c.rows) {
+      slices.push_back({row, rows, 40 + static_cast<int32_t>(slices.size()), table.data()});
+      row += rows;
+    }
+    const auto sequences = harness.input(std::span<const kernels::SequenceSlice>(slices));
+    harness.send();
+    harness.finish();
+    StepContext context = harness.context();
+    context.device = &step;
+    const Tensor queries = harness.blank(row, 32).heads(2, 16);
+    ASSERT_TRUE(
+        attention(context, {.queries = queries,
+                            .cache = {.block_tokens = 16, .num_kv_heads = 1, .head_dim = 16},
+                            .sequences = sequences,
+                            .variant = {},
+                            .out = harness.blank(row, 32)})
+            .ok());
+    EXPECT_EQ(attention_calls, c.calls);
+  }
+}
+
+// A prompt step may hold as many decoding sequences as a step has sequences.
+TEST(DevicePlanTest, AStepOfPromptsHasScratchForItsDecodingSequences) {
+  kernels::DeviceKernels list = kernels::ref::device_kernels();
+  list.attention = kNotedAttention;
+  const device::Caps caps;
+  const DeviceStep device{caps, list};
+  memory::StepArena arena = memory::StepArena::counting();
+  ThreadPool pool(1);
+  StepContext context{
+      .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
+  std::vector<kernels::SequenceSlice> slices;
+  for (int32_t i = 0; i < 7; ++i) slices.push_back({i * 10, 10, 100, nullptr});
+  ASSERT_TRUE(
+      attention(context, {.queries = Tensor::rows(nullptr, DType::kF32, 70, 32).heads(2, 16),
+                          .cache = {.block_tokens = 16, .num_kv_heads = 1, .head_dim = 16},
+                          .sequences = slices,
+                          .variant = {},
+                          .out = Tensor::rows(nullptr, DType::kF32, 70, 32)})
+          .ok());
+  EXPECT_GE(arena.peak(), size_t{7} * 4096);
+}
+
 // A plan has room for cuBLASLt's workspace where products of many rows may be the library's, and
 // where nothing is known of the library.
 TEST(DevicePlanTest, TheLibrarysWorkspaceIsPlanned) {

@@ -68,9 +68,9 @@ struct MatmulParams {
   cuda::CublasLt* cublaslt = nullptr;  // there where problem.library is set
 };
 
-// Attention of one step. Sequences are cut as SequenceSlice says.
+// Attention of one step, or of a run of its sequences. Sequences are cut as SequenceSlice says.
 struct AttentionProblem {
-  int64_t rows = 0;
+  int64_t rows = 0;  // of these sequences
   int64_t num_sequences = 0;
   int64_t max_rows = 0;     // of one sequence; 1: every sequence decodes
   int64_t max_context = 0;  // that one sequence may have: at least today's longest
@@ -91,11 +91,13 @@ std::string to_string(const AttentionProblem& problem);
 
 struct AttentionParams {
   AttentionProblem problem;
-  Rows queries;  // [rows, heads, head_dim]
-  Rows out;      // [rows, heads * head_dim]
+  Rows queries;  // [rows of the step, heads, head_dim]
+  Rows out;      // [rows of the step, heads * head_dim]
   KvLayerView cache;
-  // By first_row, which covers every row once. A context of 0 tokens gives zeros.
+  // In the order of their rows, which are problem.rows from `first_row` on, each once. Other rows
+  // are left alone. A context of 0 tokens gives zeros.
   const SequenceSlice* sequences = nullptr;
+  int64_t first_row = 0;
   int64_t table_shift =
       0;  // bytes from SequenceSlice::blocks, a host address, to the device's copy
   AttentionVariant variant;

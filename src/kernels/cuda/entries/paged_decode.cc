@@ -10,7 +10,8 @@ namespace pelton::kernels::cuda {
 Status attention_paged_decode(const AttentionParams& p, device::Stream& stream) {
   const AttentionProblem& problem = p.problem;
   PagedDecodeArgs a;
-  a.q = p.queries.data;
+  // bf16, as the entry asks.
+  a.q = static_cast<const uint16_t*>(p.queries.data) + p.first_row * p.queries.stride;
   a.q_stride = p.queries.stride;
   a.keys = p.cache.keys;
   a.values = p.cache.values;
@@ -29,7 +30,7 @@ Status attention_paged_decode(const AttentionParams& p, device::Stream& stream) 
   a.soft_cap = p.variant.soft_cap;
   a.window = p.variant.sliding_window;
   a.sinks = p.variant.sinks;
-  a.out = p.out.data;
+  a.out = static_cast<uint16_t*>(p.out.data) + p.first_row * p.out.stride;
   a.out_stride = p.out.stride;
   a.workspace = p.workspace;
   a.counters = p.zeroed;

@@ -12,7 +12,7 @@ Status attention_paged_prefill(const AttentionParams& p, device::Stream& stream)
   PagedPrefillArgs a;
   a.q = p.queries.data;
   a.q_stride = p.queries.stride;
-  a.rows = problem.rows;
+  a.rows = p.first_row + problem.rows;
   a.keys = p.cache.keys;
   a.values = p.cache.values;
   a.block_stride = static_cast<int64_t>(p.cache.block_bytes);

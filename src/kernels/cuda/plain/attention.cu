@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kWarps * 32) attention_kernel(AttentionParams 
   __shared__ float warp_values[kWarps][kMaxPerLane * 32];
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int64_t row = blockIdx.x;
+  const int64_t row = p.first_row + blockIdx.x;
   const int head = static_cast<int>(blockIdx.y);
   const KvLayerView& cache = p.cache;
   const int d = cache.head_dim;
