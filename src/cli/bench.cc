@@ -125,9 +125,11 @@ RowNeeds needs_of(const RowSpec& row, int repeats, bool cuda, int32_t block_size
 }
 
 // As large as the rows need and no larger, so that a big model's bench fits where the model does.
-void size_engine(const BenchOptions& options, const Rows& rows, engine::EngineOptions* engine) {
+// `positions`: of the model.
+Status size_engine(const BenchOptions& options, const Rows& rows, int32_t positions,
+                   engine::EngineOptions* engine) {
   RowNeeds most;
-  if (!options.prompts.empty()) most = {16, 2048};
+  if (!options.prompts.empty()) most = {16, std::min(2048, positions)};
   for (const RowSpec& row : rows) {
     const RowNeeds needs = needs_of(row, options.repeat, engine->cuda, engine->block_size);
     most.sequences = std::max(most.sequences, needs.sequences);
@@ -137,10 +139,17 @@ void size_engine(const BenchOptions& options, const Rows& rows, engine::EngineOp
   if (options.common.max_num_batched_tokens == 0 && engine->cuda)
     engine->max_num_batched_tokens = 8192;
   if (options.common.max_model_len == 0) engine->max_model_len = most.context;
+  if (options.common.max_model_len == 0 && most.context > positions) {
+    return invalid_argument(
+        fmt::format("the rows need a context of {} tokens, and the model has {} positions: lower "
+                    "-p, -n, --depth or --batch, or choose --rows",
+                    most.context, positions));
+  }
   engine->max_waiting = std::max(engine->max_waiting, most.sequences);
   engine->enforce_eager = options.enforce_eager;
   // A cached prompt would be measured as an infinitely fast one.
   engine->enable_prefix_caching = false;
+  return {};
 }
 
 using Prompts = std::vector<std::vector<int32_t>>;
@@ -299,7 +308,12 @@ Status run_bench(const BenchOptions& options) {
   if (!rows.ok()) return rows.status();
   auto engine_opts = engine_options(options.common);
   if (!engine_opts.ok()) return engine_opts.status();
-  size_engine(options, *rows, &*engine_opts);
+  {
+    const auto files = open_files(options.common);
+    if (!files.ok()) return files.status();
+    const int32_t positions = (*files)->config().max_position_embeddings;
+    if (Status s = size_engine(options, *rows, positions, &*engine_opts); !s.ok()) return s;
+  }
   auto loaded = load_engine(options.common, *engine_opts);
   if (!loaded.ok()) return loaded.status();
   engine::Engine& engine = **loaded;

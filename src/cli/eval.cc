@@ -88,8 +88,6 @@ Status eval_perplexity(const EvalOptions& options, engine::EngineOptions engine_
 }
 
 Status eval_divergence(const EvalOptions& options, engine::EngineOptions engine_opts) {
-  if (options.text.empty()) return invalid_argument("--kl needs --text FILE");
-  const int32_t window = options.window > 0 ? options.window : 256;
   CommonOptions base_options = options.common;
   base_options.model = options.kl;
   base_options.quantization = "none";
@@ -97,6 +95,16 @@ Status eval_divergence(const EvalOptions& options, engine::EngineOptions engine_
   base_options.activations = options.kl_activations.empty() ? "f32" : options.kl_activations;
   auto base_engine_opts = engine_options(base_options);
   if (!base_engine_opts.ok()) return base_engine_opts.status();
+  int32_t window = options.window;
+  if (window == 0) {
+    window = 256;
+    const CommonOptions* const sides[] = {&base_options, &options.common};
+    for (const CommonOptions* side : sides) {
+      auto files = open_files(*side);
+      if (!files.ok()) return files.status();
+      window = std::min(window, (*files)->config().max_position_embeddings);
+    }
+  }
   auto base = load_engine(base_options, for_all_rows(*base_engine_opts, window));
   if (!base.ok()) return base.status();
   auto model = load_engine(options.common, for_all_rows(engine_opts, window));
@@ -127,6 +135,10 @@ Status eval_proof(const EvalOptions& options, engine::EngineOptions engine_opts,
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
   engine_opts.max_model_len = std::min(512, (*files)->config().max_position_embeddings);
+  if (engine_opts.max_model_len < 2 * kProofDecode) {
+    return unsupported(fmt::format("--prove needs {} positions, and the model has {}",
+                                   2 * kProofDecode, engine_opts.max_model_len));
+  }
   if (Status s = engine::open_backend(&engine_opts); !s.ok()) return s;
   auto plan_options = engine_opts;
   plan_options.max_num_seqs = 1;
@@ -180,6 +192,8 @@ Status dump_logits(const EvalOptions& options, engine::EngineOptions engine_opts
   if (!engine.ok()) return engine.status();
   const std::filesystem::path out = options.dump_logits;
   std::error_code ignored;
+  if (std::filesystem::equivalent(out, options.ids, ignored))
+    return invalid_argument("--dump-logits would write over --ids: " + out.string());
   const std::filesystem::path model = (*engine)->files().path();
   if (std::filesystem::equivalent(out, model, ignored) ||
       std::filesystem::equivalent(out.has_parent_path() ? out.parent_path() : ".", model,
@@ -193,21 +207,48 @@ Status dump_logits(const EvalOptions& options, engine::EngineOptions engine_opts
                                                      logits->size() * sizeof(float)});
 }
 
-}  // namespace
-
-Status run_eval(const EvalOptions& options, bool* differs) {
-  auto engine_opts = engine_options(options.common);
-  if (!engine_opts.ok()) return engine_opts.status();
+// One thing at a time, and no option that it does not look at.
+Status check_combinations(const EvalOptions& options) {
+  const bool kl = !options.kl.empty();
+  const bool dump = !options.dump_logits.empty();
+  const bool windows = kl || !options.perplexity.empty();
+  const int tasks = (kl ? 1 : 0) + (dump ? 1 : 0) + (options.prove ? 1 : 0) +
+                    (options.perplexity.empty() ? 0 : 1);
+  if (tasks == 0) {
+    return invalid_argument(
+        "nothing to evaluate: give --perplexity FILE, --kl BASE --text FILE, --prove or "
+        "--dump-logits OUT --ids FILE");
+  }
+  if (tasks > 1)
+    return invalid_argument("give one of --perplexity, --kl, --prove and --dump-logits");
+  if (kl == options.text.empty())
+    return invalid_argument(kl ? "--kl needs --text FILE" : "--text goes with --kl");
+  if (!kl && !options.kl_activations.empty())
+    return invalid_argument("--kl-activations goes with --kl");
+  if (dump == options.ids.empty())
+    return invalid_argument(dump ? "--dump-logits needs --ids FILE"
+                                 : "--ids goes with --dump-logits");
+  if (!windows && (options.window != 0 || options.limit != 0))
+    return invalid_argument("--window and --limit go with --perplexity and --kl");
   if (options.window < 0 || options.limit < 0)
     return invalid_argument("--window and --limit must not be negative");
   if (options.window == 1)
     return invalid_argument("--window 1 predicts nothing: at least 2 tokens");
+  if (options.common.max_model_len != 0)
+    return invalid_argument("--max-model-len: an evaluation's context is its --window, or its ids");
+  return {};
+}
+
+}  // namespace
+
+Status run_eval(const EvalOptions& options, bool* differs) {
+  if (Status s = check_combinations(options); !s.ok()) return s;
+  auto engine_opts = engine_options(options.common);
+  if (!engine_opts.ok()) return engine_opts.status();
   if (!options.dump_logits.empty()) return dump_logits(options, *engine_opts);
   if (options.prove) return eval_proof(options, *engine_opts, differs);
   if (!options.kl.empty()) return eval_divergence(options, *engine_opts);
-  if (!options.perplexity.empty()) return eval_perplexity(options, *engine_opts);
-  return invalid_argument(
-      "nothing to evaluate: give --perplexity FILE, --kl BASE --text FILE or --prove");
+  return eval_perplexity(options, *engine_opts);
 }
 
 }  // namespace pelton::cli

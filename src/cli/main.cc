@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <memory>
@@ -75,7 +76,7 @@ void add_common(CLI::App* app, CommonOptions* options, const char* model = "MODE
       ->capture_default_str();
   app->add_option("--num-kv-blocks,--num-gpu-blocks-override", options->num_kv_blocks,
                   "KV blocks in all; 0 = as many as the sequences' contexts, or memory, ask for")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   app->add_flag("--no-enable-prefix-caching", options->no_prefix_caching,
                 "never reuse the KV blocks of an equal prefix");
   app->add_option("--quantization", options->quantization,
@@ -113,7 +114,7 @@ void add_sampling(CLI::App* app, RunOptions* options, const std::string& names, 
   });
 }
 
-Command add_run(CLI::App& program) {
+Command add_run(CLI::App& program, std::shared_ptr<bool> unanswered) {
   auto options = std::make_shared<RunOptions>();
   CLI::App* app = program.add_subcommand("run", "chat in the terminal, or complete one prompt");
   app->footer(
@@ -170,12 +171,11 @@ Command add_run(CLI::App& program) {
                   "with --json: log-probabilities of this many tokens beside each chosen one");
   app->add_flag("--ignore-eos", s.ignore_eos, "go on after the end token");
   app->add_option_function<uint64_t>(
-         "-s,--seed", [options](const uint64_t& seed) { options->sampling.seed = seed; },
-         "same seed, same text; random when not given")
-      ->check(CLI::NonNegativeNumber);
-  return {app, [options, prompt] {
+      "-s,--seed", [options](const uint64_t& seed) { options->sampling.seed = seed; },
+      "same seed, same text; random when not given");
+  return {app, [options, prompt, unanswered] {
             options->has_prompt = prompt->count() > 0;
-            return run_run(*options);
+            return run_run(*options, unanswered.get());
           }};
 }
 
@@ -542,13 +542,15 @@ class StrictConfig : public CLI::ConfigTOML {
   mutable Status status_;
 };
 
-// CLI11 takes a whole number beyond 64 bits for the largest one.
+// CLI11 takes a whole number beyond 64 bits for the largest one, and a negative one for a large one
+// where none can be negative.
 void refuse_beyond_64_bits(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
     const std::string type = option->get_type_name();  // followed by the names of its checks
     const bool is_signed = type.starts_with("INT");
     if (!is_signed && !type.starts_with("UINT")) continue;
     option->check([is_signed](const std::string& text) {
+      if (!is_signed && text.find('-') != std::string::npos) return text + " is negative";
       errno = 0;
       if (is_signed) {
         std::strtoll(text.c_str(), nullptr, 0);
@@ -568,17 +570,24 @@ int run_program(int argc, char** argv) {
   program.config_formatter(config);
   program.allow_config_extras(CLI::config_extras_mode::error);
   program.require_subcommand(1);
-  const auto differs = std::make_shared<bool>(false);
-  const std::vector<Command> commands = {add_run(program),     add_tokenize(program),
-                                         add_inspect(program), add_eval(program, differs),
-                                         add_bench(program),   add_bench_serve(program),
-                                         add_plan(program),    add_serve(program)};
+  // Of commands that go on to their end and end with 1 all the same.
+  const auto failed = std::make_shared<bool>(false);
+  const std::vector<Command> commands = {add_run(program, failed), add_tokenize(program),
+                                         add_inspect(program),     add_eval(program, failed),
+                                         add_bench(program),       add_bench_serve(program),
+                                         add_plan(program),        add_serve(program)};
   for (const Command& command : commands) refuse_beyond_64_bits(command.app);
   try {
     program.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (!config->status().ok()) return fail(config->status());
-    if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      const int code = program.exit(error);
+      return std::cout.flush() ? code : fail(io_error("standard output: cannot write"));
+    }
+    const std::vector<std::string> unknown = program.remaining();
+    if (program.get_subcommands().empty() && !unknown.empty() && !unknown[0].starts_with('-'))
+      return fail(invalid_argument("'" + unknown[0] + "' is no command; --help lists them"));
     return fail(invalid_argument(std::string(error.what()) + "; --help lists the options"));
   }
   if (!config->status().ok()) return fail(config->status());
@@ -586,7 +595,7 @@ int run_program(int argc, char** argv) {
     if (!command.app->parsed()) continue;
     if (const Status status = command.run(); !status.ok()) return fail(status);
   }
-  return *differs ? 1 : 0;
+  return *failed ? 1 : 0;
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ Status run_plan(const PlanOptions& options) {
     const auto row = [&](const char* name, size_t value) {
       answer["rows"].push_back(answer_row(name, static_cast<double>(value), "B"));
     };
-    row("weights", plan.weights);
+    row("weights", plan.weights + plan.made);
     row("kv_cache", plan.kv_cache);
     row("scratch", plan.scratch);
     row("host", plan.host);
@@ -75,8 +75,10 @@ Status run_plan(const PlanOptions& options) {
   const auto line = [&](const char* name, size_t bytes, const std::string& note) {
     text += fmt::format("  {:<22} {:>12}   {}\n", name, format_bytes(bytes), note);
   };
-  line("weights", plan.weights,
-       plan.on_device ? "on the device" : "repacked for this machine's kernels");
+  line("weights", plan.weights + plan.made,
+       plan.on_device  ? "on the device"
+       : plan.made > 0 ? "random ones of the shape"
+                       : "repacked for this machine's kernels");
   line("KV cache", plan.kv_cache,
        fmt::format("{} blocks of {} tokens, {} a token, {}", plan.num_blocks, plan.block_tokens,
                    format_bytes(plan.kv_token_bytes),

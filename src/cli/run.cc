@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 
 #include "base/process_memory.h"
 #include "engine/chat.h"
@@ -113,28 +114,53 @@ Result<std::vector<Answer>> generate(engine::Engine& engine, Request request, bo
   return answers;
 }
 
+bool given(const RunOptions& options, const char* name) {
+  return std::ranges::find(options.set_by_user, name) != options.set_by_user.end();
+}
+
+// Options that would do nothing beside the others. The engine checks the values themselves.
+Status check_combinations(const RunOptions& options) {
+  const SamplingParams& s = options.sampling;
+  const SamplingParams neutral;
+  // The engine checks n too, but after space for n answers is taken.
+  SamplingParams answers;
+  answers.n = s.n;
+  const int32_t any = std::numeric_limits<int32_t>::max();
+  if (Status n = validate(answers, any, any); !n.ok()) return n.with_context("--n");
+  if (options.greedy && given(options, "temperature") && s.temperature != 0.0f)
+    return invalid_argument(fmt::format("--greedy contradicts --temperature {}", s.temperature));
+  if (options.raw && !options.system.empty())
+    return invalid_argument("--system goes into a chat template, and --raw leaves that out");
+  if (s.logprobs != neutral.logprobs && !options.common.json)
+    return invalid_argument("--logprobs is shown by --json only");
+  const bool of_beams =
+      s.length_penalty != neutral.length_penalty || s.early_stopping != neutral.early_stopping;
+  if (of_beams && options.num_beams == 1)
+    return invalid_argument("--length-penalty and --early-stopping go with --beams");
+  return {};
+}
+
 SamplingParams effective_sampling(const RunOptions& options, const engine::ModelFiles& files) {
-  const auto given = [&](const char* name) {
-    return std::find(options.set_by_user.begin(), options.set_by_user.end(), name) !=
-           options.set_by_user.end();
-  };
   // What the model's makers recommend, else the habits of local chat programs.
   SamplingParams params = options.sampling;
   const SamplingParams& model = files.default_sampling();
   const SamplingParams neutral;
   const bool recommended = model.temperature != neutral.temperature ||
                            model.top_p != neutral.top_p || model.top_k != neutral.top_k;
-  if (!given("temperature")) params.temperature = recommended ? model.temperature : 0.8f;
-  if (!given("top-k")) params.top_k = recommended ? model.top_k : 40;
-  if (!given("top-p")) params.top_p = recommended ? model.top_p : 0.95f;
-  if (!given("min-p")) params.min_p = recommended ? model.min_p : 0.05f;
-  if (!given("repetition-penalty")) params.repetition_penalty = model.repetition_penalty;
+  if (!given(options, "temperature")) params.temperature = recommended ? model.temperature : 0.8f;
+  if (!given(options, "top-k")) params.top_k = recommended ? model.top_k : 40;
+  if (!given(options, "top-p")) params.top_p = recommended ? model.top_p : 0.95f;
+  if (!given(options, "min-p")) params.min_p = recommended ? model.min_p : 0.05f;
+  if (!given(options, "repetition-penalty")) params.repetition_penalty = model.repetition_penalty;
   if (options.greedy || options.num_beams > 1) {
-    params.temperature = options.num_beams > 1 ? 1.0f : 0.0f;
-    params.top_k = 0;
-    params.top_p = 1.0f;
-    params.min_p = 0.0f;
-    if (options.num_beams > 1 && !given("repetition-penalty")) params.repetition_penalty = 1.0f;
+    const bool beams = options.num_beams > 1;
+    // What the user gave beams stays, for the engine to refuse what has no meaning there.
+    if (!beams) params.temperature = 0.0f;
+    if (beams && !given(options, "temperature")) params.temperature = 1.0f;
+    if (!beams || !given(options, "top-k")) params.top_k = 0;
+    if (!beams || !given(options, "top-p")) params.top_p = 1.0f;
+    if (!beams || !given(options, "min-p")) params.min_p = 0.0f;
+    if (beams && !given(options, "repetition-penalty")) params.repetition_penalty = 1.0f;
   }
   params.num_beams = options.num_beams;
   if (options.max_tokens >= 0) params.max_tokens = options.max_tokens;
@@ -144,6 +170,8 @@ SamplingParams effective_sampling(const RunOptions& options, const engine::Model
 Result<std::vector<int32_t>> prompt_ids(const RunOptions& options, const engine::Engine& engine,
                                         const std::string& prompt) {
   if (options.raw || engine.files().chat_template().empty()) {
+    if (!options.system.empty())
+      return unsupported("--system needs a chat template, and the model has none");
     return engine.tokenizer()->encode(prompt, {.add_special_tokens = true, .parse_special = true});
   }
   auto formatter = engine::ChatFormatter::create(engine.files(), engine.tokenizer());
@@ -257,11 +285,14 @@ class Chat {
       if (Status s = answer(); !s.ok()) {
         print_error(s.to_string());
         conversation_.messages.pop_back();
+        // At a terminal somebody sees it; whoever pipes messages in looks at the exit code.
+        unanswered_ = unanswered_ || !terminal;
         if (!engine_.healthy()) return s;
       }
     }
     return {};
   }
+  bool unanswered() const { return unanswered_; }
 
  private:
   bool read_line(bool terminal, std::string* line) {
@@ -298,8 +329,12 @@ class Chat {
       std::fprintf(stderr, "%s\n", stats_.empty() ? "no answer yet" : stats_.c_str());
     } else if (line == "/again" && !conversation_.messages.empty() &&
                conversation_.messages.back()["role"] == Json("assistant")) {
+      const Json before = conversation_.messages.back();
       conversation_.messages.pop_back();
-      if (Status s = answer(); !s.ok()) print_error(s.to_string());
+      if (Status s = answer(); !s.ok()) {
+        print_error(s.to_string());
+        conversation_.messages.push_back(before);
+      }
     } else {
       std::fputs(kChatHelp, stderr);
     }
@@ -330,20 +365,17 @@ class Chat {
   engine::ChatFormatter::Conversation conversation_;
   std::string system_;
   std::string stats_;
+  bool unanswered_ = false;
 };
 
 }  // namespace
 
-Status run_run(const RunOptions& options) {
+Status run_run(const RunOptions& options, bool* unanswered) {
+  if (Status s = check_combinations(options); !s.ok()) return s;
   auto engine_opts = engine_options(options.common);
   if (!engine_opts.ok()) return engine_opts.status();
   if (options.common.max_num_seqs == 0) {
     engine_opts->max_num_seqs = std::max({1, options.num_beams, options.sampling.n});
-  }
-  // The rest of the sampling parameters is checked by the engine, after space for n answers is
-  // taken.
-  if (options.sampling.n < 1) {
-    return invalid_argument(fmt::format("--n must be at least 1, not {}", options.sampling.n));
   }
   std::string prompt = options.prompt;
   bool has_prompt = options.has_prompt;
@@ -367,7 +399,10 @@ Status run_run(const RunOptions& options) {
   if (!formatter.ok())
     return formatter.status().with_context(
         "chat needs a template; give -p TEXT to complete a text");
-  return Chat(options, **engine, std::move(formatter).value()).loop();
+  Chat chat(options, **engine, std::move(formatter).value());
+  const Status status = chat.loop();
+  *unanswered = chat.unanswered();
+  return status;
 }
 
 }  // namespace pelton::cli

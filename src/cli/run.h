@@ -25,6 +25,7 @@ struct RunOptions {
       set_by_user;  // names of sampling options given; others take the model's defaults
 };
 
-Status run_run(const RunOptions& options);
+// `unanswered`: whether a message that did not come from a terminal got no answer.
+Status run_run(const RunOptions& options, bool* unanswered);
 
 }  // namespace pelton::cli

@@ -50,6 +50,25 @@ Result<engine::ChatFormatter::Conversation> parse_chat(const std::string& text,
   return conversation;
 }
 
+// A piece in a table: line ends, tabs and other control characters as a programmer writes them.
+std::string one_line(std::string_view piece) {
+  std::string out;
+  for (const char c : piece) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += c;
+    }
+  }
+  return printable(out);
+}
+
 Result<std::vector<int32_t>> chat_ids(const TokenizeOptions& options,
                                       const engine::ModelFiles& files,
                                       std::shared_ptr<const text::Tokenizer> tokenizer) {
@@ -86,6 +105,11 @@ Result<std::vector<int32_t>> parse_ids(const std::string& text) {
 }
 
 Status run_tokenize(const TokenizeOptions& options) {
+  const int sources =
+      (options.has_text ? 1 : 0) + (options.file.empty() ? 0 : 1) + (options.chat.empty() ? 0 : 1);
+  if (sources > 1) return invalid_argument("TEXT, -f and --chat each say what: give one of them");
+  if (options.decode && !options.chat.empty())
+    return invalid_argument("--decode makes ids to text, --chat a chat to ids: give one of them");
   auto files = open_files(options.common);
   if (!files.ok()) return files.status();
   auto tokenizer = (*files)->load_tokenizer();
@@ -122,7 +146,7 @@ Status run_tokenize(const TokenizeOptions& options) {
   }
   if (options.decode) return print((*tokenizer)->decode(ids, false) + "\n");
   std::string out;
-  for (int32_t id : ids) out += fmt::format("{:>8}  {}\n", id, (*tokenizer)->piece(id));
+  for (int32_t id : ids) out += fmt::format("{:>8}  {}\n", id, one_line((*tokenizer)->piece(id)));
   return print(out + fmt::format("{} tokens\n", ids.size()));
 }
 

@@ -19,7 +19,10 @@ Result<ChatFormatter> ChatFormatter::create(const ModelFiles& files,
 Json ChatFormatter::context(const Conversation& conversation) const {
   Json context = conversation.extra;
   context["messages"] = conversation.messages;
-  if (!conversation.tools.is_null()) context["tools"] = conversation.tools;
+  // None where there are none: templates ask "tools is not none", and of what is undefined that is
+  // true.
+  context["tools"] = conversation.tools;
+  if (!context.contains("documents")) context["documents"] = Json();
   context["add_generation_prompt"] = conversation.add_generation_prompt;
   const auto set_token = [&](const char* name, std::optional<int32_t> id) {
     if (id) context[name] = std::string(tokenizer_->piece(*id));

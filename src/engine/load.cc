@@ -151,7 +151,7 @@ Result<runtime::MemoryPlan> plan_memory(const ModelFiles& files, EngineOptions* 
   plan.host = host_bytes(files, *options);
   if (files.synthetic() && !options->cuda) {
     // What is used in place lies in anonymous memory, not in a file.
-    plan.host += std::exchange(plan.mapped_weights, 0);
+    plan.made = std::exchange(plan.mapped_weights, 0);
   }
   if (options->cuda) runtime::plan_device_side(shape, files.config(), target.kernels, &plan);
   plan.block_tokens = options->block_size;

@@ -30,6 +30,7 @@ struct EngineShape {
 struct MemoryPlan {
   bool on_device = false;
   size_t weights = 0;   // repacked weights
+  size_t made = 0;      // random weights of a shape: used where they were made, in host memory
   size_t kv_cache = 0;  // all blocks
   size_t scratch = 0;   // one step's arena
   size_t host = 0;      // tokenizer, tables, threads, program
@@ -49,7 +50,9 @@ struct MemoryPlan {
   size_t parameters = 0;
   uint64_t arrangement = 0;  // nn::WeightStorage's
 
-  size_t anonymous() const { return host + (on_device ? pinned : weights + kv_cache + scratch); }
+  size_t anonymous() const {
+    return host + made + (on_device ? pinned : weights + kv_cache + scratch);
+  }
   size_t device() const {
     return on_device ? weights + kv_cache + scratch + inputs + sampled + graphs + shared : 0;
   }

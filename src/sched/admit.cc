@@ -32,7 +32,7 @@ void Scheduler::Impl::match_prefix(Unit* unit) {
   Sequence& first = unit->members.front();
   const Job& job = *unit->job;
   if (first.computed > 0) return;
-  const bool all_rows = job.prompt_logprobs && job.prompt_logits < job.prompt_length - 1;
+  const bool all_rows = job.prompt_logits < job.wanted_logits();
   first.computed = blocks_.match(&first.table, first.tokens, all_rows ? 0 : first.size() - 1);
 }
 

@@ -69,11 +69,11 @@ void Scheduler::Impl::extend(Unit* unit) {
   }
 }
 
-// The row of the prompt's last token tells nothing about the prompt.
 bool Scheduler::Impl::wants_all_logits(const Sequence& sequence, int32_t rows) const {
   const Job& job = *sequence.unit->job;
-  return job.prompt_logprobs && sequence.computed < job.prompt_length - 1 &&
-         sequence.computed + rows > job.prompt_logits && job.prompt_logits < job.prompt_length - 1;
+  const int32_t wanted = job.wanted_logits();
+  return sequence.computed < wanted && sequence.computed + rows > job.prompt_logits &&
+         job.prompt_logits < wanted;
 }
 
 bool Scheduler::Impl::would_sample(const Sequence& sequence, int32_t rows) const {

@@ -67,26 +67,30 @@ TEST(Scheduler, RefusesWhenTheQueueIsFull) {
 }
 
 TEST(Scheduler, PromptOnlyEndsWithLengthAndNoToken) {
-  for (int32_t width : {1, 3}) {
-    for (bool beams : {false, true}) {
-      Simulator sim(small_config());
-      Request request = make_request(100, 0);
-      request.sampling.prompt_logprobs = 1;
-      (beams ? request.sampling.num_beams : request.sampling.n) = width;
-      int32_t rows = 0;
-      sim.observer = [&](const StepPlan& plan) {
-        for (const SequenceStep& step : plan.sequences) {
-          EXPECT_FALSE(step.samples);
-          EXPECT_TRUE(step.all_logits);
-          rows += static_cast<int32_t>(step.tokens.size());
+  // Lengths of which the last step holds one row, too.
+  const int32_t step = small_config().max_num_batched_tokens;
+  for (const int32_t length : {1, 2, step, step + 1, 2 * step + 1}) {
+    for (int32_t width : {1, 3}) {
+      for (bool beams : {false, true}) {
+        Simulator sim(small_config());
+        Request request = make_request(length, 0);
+        request.sampling.prompt_logprobs = 1;
+        (beams ? request.sampling.num_beams : request.sampling.n) = width;
+        int32_t rows = 0;
+        sim.observer = [&](const StepPlan& plan) {
+          for (const SequenceStep& part : plan.sequences) {
+            EXPECT_FALSE(part.samples);
+            EXPECT_TRUE(part.all_logits) << length;
+            rows += static_cast<int32_t>(part.tokens.size());
+          }
+        };
+        const auto ids = sim.add(1, request);
+        ASSERT_TRUE(sim.run(10)) << sim.error();
+        EXPECT_EQ(rows, length);
+        for (SequenceId id : ids) {
+          EXPECT_EQ(sim.result(id).finish, FinishReason::kLength);
+          EXPECT_EQ(sim.result(id).tokens, request.prompt_ids);
         }
-      };
-      const auto ids = sim.add(1, request);
-      ASSERT_TRUE(sim.run(10)) << sim.error();
-      EXPECT_EQ(rows, 100);
-      for (SequenceId id : ids) {
-        EXPECT_EQ(sim.result(id).finish, FinishReason::kLength);
-        EXPECT_EQ(sim.result(id).tokens, request.prompt_ids);
       }
     }
   }

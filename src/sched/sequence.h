@@ -93,6 +93,13 @@ struct Unit {
 inline bool ByKey::operator()(const Unit* a, const Unit* b) const { return a->key < b->key; }
 
 struct Job {
+  // Leading rows of the prompt whose logits are wanted. The row of its last token tells nothing
+  // about the prompt and is there to sample from; where nothing is sampled it is wanted with the
+  // others, however the prompt is cut into steps.
+  int32_t wanted_logits() const {
+    return prompt_logprobs ? prompt_length - (prompt_only ? 0 : 1) : 0;
+  }
+
   RequestId id = 0;
   int32_t priority = 0;
   int32_t prompt_length = 0;

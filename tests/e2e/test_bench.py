@@ -45,6 +45,7 @@ def test_prompts_run_together(pelton, tmp_path):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("The river is\n\nA wheel turns\n")
     rows = rows_of(pelton, RUNNEL, *QUICK, "--rows", "offline", "--prompts", prompts, "--max-model-len", 512)
+    assert list(rows_of(pelton, RUNNEL, *QUICK, "--rows", "offline", "--prompts", prompts)) == list(rows)
     assert len(rows) == 1
     (name, row), = rows.items()
     assert name.startswith("offline") and row["limit"] is None and row["percent"] is None
@@ -90,7 +91,7 @@ def test_a_line_of_json_for_each_row(pelton):
 @pytest.mark.parametrize(("arguments", "word"), [
     (("--rows", "speed"), "--rows"), (("--rows", "tg128_b8@"), "tg128_b8@"), (("--rows", "tg0"), "tg0"),
     (("--rows", "batching_8"), "batching_8"), (("--prefill", "8"), "--prefill"), (("--offline", "8x8"), "--offline"), (("--rows", "offline"), "--prompts"), (("-p", 0), "-p"), (("-n", -1), "-n"),
-    (("--batch", "0"), "--batch"), (("--repeat", 0), "--repeat"), (("--depth", -1), "--depth"),
+    (("--depth", 1000), "1024"), (("--batch", "0"), "--batch"), (("--repeat", 0), "--repeat"), (("--depth", -1), "--depth"),
 ])  # fmt: skip
 def test_what_cannot_be_measured_is_refused(pelton, arguments, word):
     refused(pelton("bench", RUNNEL, *arguments), word)

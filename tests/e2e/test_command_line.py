@@ -1,7 +1,7 @@
 """Commands, help and refusals."""
 import pytest
 from conftest import one_line_error
-from support import RUNNEL
+from support import RUNNEL, start
 
 COMMANDS = {"run": ("-p", "a", "-n", 1), "tokenize": ("a",), "inspect": (), "eval": ("--prove",), "plan": (),
             "bench": ("-p", 4, "-n", 2, "--repeat", 1, "--rows", "pp")}
@@ -30,7 +30,10 @@ def test_every_command_takes_the_common_options(pelton, command):
 
 
 def test_unknown_command_and_option_are_refused(pelton):
-    assert pelton("frobnicate").code > 0
+    assert "'frobnicate'" in one_line_error(pelton("frobnicate"))
+    assert len(one_line_error(pelton("run", RUNNEL, "--seed", "-1"))) < 100
+    assert "--seed" in one_line_error(pelton("bench-serve", "--url", "http://127.0.0.1:1", "--seed", "-1"))
+    assert len(one_line_error(pelton("run", RUNNEL, "--num-kv-blocks", "-1"))) < 150
     assert pelton("run", "--frobnicate").code > 0
 
 
@@ -49,3 +52,11 @@ def test_bad_file_is_one_line_naming_it(pelton, tmp_path, content):
 def test_a_whole_number_beyond_64_bits_is_refused_not_cut(pelton, option):
     message = one_line_error(pelton("run", RUNNEL, "-p", "hi", option, 2**64))
     assert option in message
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("run", "--help")])
+def test_help_on_a_full_disk_is_an_error(arguments):
+    with open("/dev/full", "wb") as full:
+        process = start(*arguments, stdout=full)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode > 0 and err.startswith(b"pelton: ") and err.count(b"\n") == 1

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 from conftest import ROOT
-from support import GOLDEN, RUNNEL, golden, refused
+from support import GOLDEN, RUNNEL, copy_folder, golden, refused, replace
 
 TEXT = ROOT / "tests/data/text.txt"
 LOSS = json.loads((ROOT / "tests/data/text.loss.json").read_text())
@@ -110,6 +110,36 @@ def test_dumped_logits_are_those_of_the_reference(pelton, tmp_path):
     (("--perplexity", TEXT, "--window", 4096), "1024"),
     (("--perplexity", "/dev/null"), "/dev/null"),
     (("--dump-logits", "out", "--ids", "no-such-ids"), "no-such-ids"),
+    (("--prove", "--perplexity", TEXT), "one of"), (("--prove", "--window", 64), "--window"),
+    (("--perplexity", TEXT, "--max-model-len", 64), "--window"), (("--perplexity", TEXT, "--text", TEXT), "--kl"),
+    (("--perplexity", TEXT, "--kl-activations", "int8"), "--kl"), (("--dump-logits", "out"), "--ids"),
+    (("--perplexity", TEXT, "--ids", TEXT), "--dump-logits"),
 ])  # fmt: skip
 def test_what_cannot_be_evaluated_is_refused(pelton, arguments, word):
     refused(pelton("eval", RUNNEL, *arguments), word)
+
+
+@pytest.mark.parametrize("window", [2, 128, 129, 130, 257])
+def test_windows_of_any_length(pelton, window):
+    """Also of lengths whose last step holds one row."""
+    assert evaluate(pelton, RUNNEL, "--perplexity", TEXT, "--window", window, "--limit", 2)["tokens"] == 2 * window
+
+
+def test_one_id_has_its_row_of_logits(pelton, tmp_path):
+    for count in (1, 3, 129):
+        ids, out = tmp_path / "ids", tmp_path / "logits"
+        ids.write_text(" ".join(str(i % 50) for i in range(count)))
+        outcome = pelton("eval", RUNNEL, "--dump-logits", out, "--ids", ids)
+        assert outcome.code == 0 and outcome.out == "", outcome.err
+        assert out.stat().st_size == 4 * 8192 * count
+    refused(pelton("eval", RUNNEL, "--dump-logits", ids, "--ids", ids), "--ids")
+    assert ids.read_text().startswith("0 1 2")
+
+
+def test_models_of_short_contexts(pelton, tmp_path):
+    """Nobody asked for a length, so none is too long."""
+    short = copy_folder(RUNNEL, tmp_path / "short")
+    replace(short / "config.json", json.dumps(json.loads((RUNNEL / "config.json").read_text()) | {"max_position_embeddings": 64}))
+    assert abs(evaluate(pelton, short, "--kl", RUNNEL, "--kl-activations", "int8", "--text", TEXT, "--limit", 2)["mean_kl"]) < 1e-9
+    assert evaluate(pelton, short, "--perplexity", TEXT, "--limit", 2)["tokens"] == 128
+    refused(pelton("eval", short, "--prove"), "64")

@@ -103,6 +103,28 @@ def test_values_out_of_range(pelton, option, value):
     refused(pelton("run", RUNNEL, "--raw", "-p", "hi", *(() if option == "-n" else ("-n", 1)), option, value, **QUICK))
 
 
+@pytest.mark.parametrize(("options", "word"), [
+    (("--raw", "--system", "Speak."), "--system"), (("--greedy", "--temperature", "0.5"), "--greedy"),
+    (("--logprobs", 3), "--json"), (("--length-penalty", 2), "--beams"), (("--early-stopping", "never"), "--beams"),
+    (("--beams", 2, "--temperature", "0.5"), "temperature"), (("--beams", 2, "--top-k", 3), "top_k"),
+    (("--beams", 2, "--top-p", "0.5"), "top_p"), (("--beams", 2, "--min-p", "0.5"), "min_p"), (("--n", 129), "128"),
+    (("--system", "Speak."), "template"),
+])  # fmt: skip
+def test_options_that_would_do_nothing(pelton, tmp_path, options, word):
+    """They are refused rather than passed over."""
+    model = RUNNEL
+    if word == "template":
+        model = copy_folder(RUNNEL, tmp_path / "plain")
+        replace(model / "tokenizer_config.json", "{}")
+    refused(pelton("run", model, "-p", "hi", "-n", 1, *options, **QUICK), word)
+
+
+@pytest.mark.parametrize("arguments", [("hi", "-f", RUNNEL / "config.json"), ("hi", "--chat", RUNNEL / "config.json"),
+                                       ("--decode", "--chat", RUNNEL / "config.json")])
+def test_tokenize_takes_one_source(pelton, arguments):
+    refused(pelton("tokenize", RUNNEL, *arguments, **QUICK), "one of them")
+
+
 def test_prompt_file_that_is_missing_or_a_folder(pelton, tmp_path):
     refused(pelton("run", RUNNEL, "-f", "no-such-file", "-n", 1, **QUICK), "no-such-file")
     refused(pelton("run", RUNNEL, "-f", tmp_path, "-n", 1, **QUICK), str(tmp_path))

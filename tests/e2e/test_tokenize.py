@@ -4,7 +4,7 @@ import json
 
 import pytest
 from conftest import find_model
-from support import GOLDEN, RUNNEL, refused
+from support import GOLDEN, RUNNEL, copy_folder, refused, replace
 
 TEXTS = ["Hello world", " Hello world", "  two  spaces ", "tab\tand\nnewline\r\n", "Für 1879 und 3,14159", "水轮机把水流变成功",
          "🌊👩‍🔧", " ?", "n 't", "a\\nb", "x" * 3000, "\u0301\u0301", "<|im_end|>", "{{ jinja }}"]
@@ -46,6 +46,34 @@ def test_decode_takes_the_usual_spellings(pelton):
     ids = encode(pelton, "The wheel", "--no-special")["ids"]
     for spelling in (" ".join(map(str, ids)), str(ids), ",".join(map(str, ids)), "\n".join(map(str, ids))):
         assert pelton("tokenize", RUNNEL, "--decode", spelling).out == "The wheel\n"
+
+
+def test_a_piece_takes_one_line_of_the_table(pelton, tmp_path):
+    """Pieces come from the file: line ends and escape codes among them are shown escaped."""
+    model = copy_folder(RUNNEL, tmp_path / "odd")
+    tokenizer = json.loads((RUNNEL / "tokenizer.json").read_text())
+    odd = ["a\nb", "c\x1b[31md", "e\tf\x07"]
+    first = len(tokenizer["model"]["vocab"])
+    config = json.loads((RUNNEL / "config.json").read_text())
+    room = config["vocab_size"] - first
+    vocabulary = tokenizer["model"]["vocab"]
+    if room < len(odd):  # take the place of the last ones
+        by_id = sorted(vocabulary, key=vocabulary.get)[-len(odd):]
+        first = vocabulary[by_id[0]]
+        for piece in by_id:
+            del vocabulary[piece]
+        gone = set(by_id)
+        tokenizer["model"]["merges"] = [m for m in tokenizer["model"]["merges"]
+                                        if "".join(m if isinstance(m, list) else m.split(" ")) not in gone]
+    tokenizer["added_tokens"] += [{"id": first + i, "content": piece, "single_word": False, "lstrip": False, "rstrip": False,
+                                   "normalized": False, "special": False} for i, piece in enumerate(odd)]
+    replace(model / "tokenizer.json", json.dumps(tokenizer))
+    outcome = pelton("tokenize", model, "-f", "-", stdin="x".join(odd))
+    assert outcome.code == 0, outcome.err
+    assert "\x1b" not in outcome.out and "\x07" not in outcome.out and "\t" not in outcome.out
+    lines = outcome.out.splitlines()
+    assert lines[-1] == f"{len(lines) - 1} tokens"
+    assert "a\\nb" in outcome.out and "c\\x1b[31md" in outcome.out
 
 
 @pytest.mark.parametrize("ids", ["1 2 x", "99999999999999999999", "0x10", "-"])

@@ -427,7 +427,8 @@ Value Interpreter::apply_slice(const Suffix& suffix, const Value& input) {
   if (const auto* text = input.get_if<Text>()) return slice_text(run_, *text, bounds);
   const auto* items = input.items();
   if (items == nullptr) {
-    return make_undefined(fmt::format("'{} object' has no such slice", type_name(input)));
+    run_.fail(fmt::format("'{}' object cannot be sliced", type_name(input)));
+    return {};
   }
   const SliceRange range = resolve_slice(bounds, static_cast<int64_t>(items->size()));
   if (!run_.spend(range.count)) return {};
