@@ -40,8 +40,12 @@ if(PELTON_TESTS)
   include(GoogleTest)
 endif()
 
-# What is tested is optimised, its tests need not be: they are half of the sources of a dev build.
+# What is tested is optimised, its tests need not be: they are half of the sources. Fuzz targets follow what they
+# reach, which tests are not.
 set(PELTON_TEST_FLAGS "$<$<CXX_COMPILER_ID:GNU>:-O1>")
+if(PELTON_SANITIZE MATCHES "fuzzer-no-link")
+  list(APPEND PELTON_TEST_FLAGS -fno-sanitize=fuzzer-no-link)
+endif()
 
 # Headers that most sources read, and those of tests, compiled once: a third of a build from nothing. ccache keeps what
 # uses them if its sloppiness is pch_defines,time_macros and no time stamp is in them. A tree without shows a missing #include.
