@@ -18,7 +18,9 @@
 // captured graph serves any contexts up to max_context.
 //
 // Numerics: scores and sums in FP32 from BF16 operands, softmax weights rounded to BF16. FP8 pages
-// are E4M3 without NaN: key = code * key_scale, value = code * value_scale.
+// are E4M3 without NaN: key = code * key_scale, value = code * value_scale. Their codes become
+// FP16, which holds them exactly and which one instruction makes of two; queries become FP16 times
+// a power of two of their row, which loses no bit that counts; weights are rounded to FP16.
 //
 // Programmatic launch: block tables, lengths and all pages but the tile of the newest token are
 // read before the kernel directly ahead has ended: it may write position context_len - 1 of each

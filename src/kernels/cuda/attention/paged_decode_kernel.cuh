@@ -97,10 +97,12 @@ __device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const 
   }
 }
 
-// Query fragments of head first_head + g, laid out as score_tile consumes them.
+// Query fragments of head first_head + g, laid out as score_tile consumes them. Returns what the
+// scores of that head are to be multiplied with: queries for FP8 pages are fp16 times a power of
+// two.
 template <PageType type, int head_dim>
-__device__ __forceinline__ void load_query(const PagedDecodeParams& p, const DecodeHead& h,
-                                           uint4 (&query)[head_dim / 32], int lane) {
+__device__ __forceinline__ float load_query(const PagedDecodeParams& p, const DecodeHead& h,
+                                            uint4 (&query)[head_dim / 32], int lane) {
   const int g = lane >> 2;
   const int t = lane & 3;
   const __nv_bfloat16* from =
@@ -113,19 +115,42 @@ __device__ __forceinline__ void load_query(const PagedDecodeParams& p, const Dec
         v = *reinterpret_cast<const uint4*>(from + 64 * (i / 2) + 16 * t + 8 * (i % 2));
       }
       query[i] = v;
-    } else {  // i = 4 * box + 2 * half + part: 8 dims of the box of 128, in pairs (0, 2), (1, 3)
+    } else {  // i = 4 * box + 2 * half + part: 8 dims of the box of 128
       if (g < h.heads) {
         const int dim = DecodeShape<type, head_dim>::kIsPaired
                             ? 16 * t + 8 * i
                             : 128 * (i / 4) + 32 * t + 8 * (i % 4);
         v = *reinterpret_cast<const uint4*>(from + dim);
       }
-      query[i].x = multiply_bf16x2(__byte_perm(v.x, v.y, 0x5410), kTwoTo100);
-      query[i].y = multiply_bf16x2(__byte_perm(v.x, v.y, 0x7632), kTwoTo100);
-      query[i].z = multiply_bf16x2(__byte_perm(v.z, v.w, 0x5410), kTwoTo100);
-      query[i].w = multiply_bf16x2(__byte_perm(v.z, v.w, 0x7632), kTwoTo100);
+      query[i] = v;
     }
   }
+  if (type == PageType::kBF16) return 1.0f;
+  uint32_t highest = 0;
+#pragma unroll
+  for (int i = 0; i < head_dim / 32; ++i) {
+    highest = larger_bf16x2(larger_bf16x2(highest, query[i].x), query[i].y);
+    highest = larger_bf16x2(larger_bf16x2(highest, query[i].z), query[i].w);
+  }
+  highest = max(highest & 0xffff, highest >> 16);
+  highest = max(highest, __shfl_xor_sync(~0u, highest, 1));
+  highest = max(highest, __shfl_xor_sync(~0u, highest, 2));
+  const int shift = f16_shift(highest);
+  const float scale = two_to(shift);
+#pragma unroll
+  for (int i = 0; i < head_dim / 32; ++i) {
+    query[i] = make_uint4(scaled_f16x2(query[i].x, scale), scaled_f16x2(query[i].y, scale),
+                          scaled_f16x2(query[i].z, scale), scaled_f16x2(query[i].w, scale));
+  }
+  return two_to(-shift);
+}
+
+// Four FP8 values of rows g and g + 8 times their fp16 column.
+__device__ __forceinline__ void multiply_words_fp8(float (&d)[4], uint32_t a, uint32_t b,
+                                                   uint32_t q0, uint32_t q1) {
+  const uint2 upper = e4m3_as_f16(a);
+  const uint2 lower = e4m3_as_f16(b);
+  mma_f16(d, upper.x, lower.x, upper.y, lower.y, q0, q1);
 }
 
 // q . k of this warp's 16 keys: rows g, g + 8, columns heads 2t, 2t + 1.
@@ -148,10 +173,10 @@ __device__ __forceinline__ void score_tile(float (&scores)[4], const uint4 (&que
       if constexpr (S::kIsFp8) {
         const uint4 q0 = query[4 * box + 2 * half];
         const uint4 q1 = query[4 * box + 2 * half + 1];
-        mma_bf16(even, e4m3_even(a.x), e4m3_even(b.x), e4m3_odd(a.x), e4m3_odd(b.x), q0.x, q0.y);
-        mma_bf16(odd, e4m3_even(a.y), e4m3_even(b.y), e4m3_odd(a.y), e4m3_odd(b.y), q0.z, q0.w);
-        mma_bf16(even, e4m3_even(a.z), e4m3_even(b.z), e4m3_odd(a.z), e4m3_odd(b.z), q1.x, q1.y);
-        mma_bf16(odd, e4m3_even(a.w), e4m3_even(b.w), e4m3_odd(a.w), e4m3_odd(b.w), q1.z, q1.w);
+        multiply_words_fp8(even, a.x, b.x, q0.x, q0.y);
+        multiply_words_fp8(odd, a.y, b.y, q0.z, q0.w);
+        multiply_words_fp8(even, a.z, b.z, q1.x, q1.y);
+        multiply_words_fp8(odd, a.w, b.w, q1.z, q1.w);
       } else {
         const uint4 q = query[2 * box + half];
         mma_bf16(even, a.x, b.x, a.y, b.y, q.x, q.y);
@@ -166,12 +191,12 @@ __device__ __forceinline__ void score_tile(float (&scores)[4], const uint4 (&que
 // The pairs of FP8 values at bytes 0, 1 and 2, 3 of words of four keys, times their weights.
 __device__ __forceinline__ void value_words_fp8(float (&low)[4], float (&high)[4],
                                                 const uint32_t (&w)[4], uint32_t p0, uint32_t p1) {
-  const uint32_t low01 = __byte_perm(w[0], w[1], 0x5410);
-  const uint32_t low23 = __byte_perm(w[2], w[3], 0x5410);
-  const uint32_t high01 = __byte_perm(w[0], w[1], 0x7632);
-  const uint32_t high23 = __byte_perm(w[2], w[3], 0x7632);
-  mma_bf16(low, e4m3_even(low01), e4m3_odd(low01), e4m3_even(low23), e4m3_odd(low23), p0, p1);
-  mma_bf16(high, e4m3_even(high01), e4m3_odd(high01), e4m3_even(high23), e4m3_odd(high23), p0, p1);
+  const uint2 low01 = e4m3_as_f16(__byte_perm(w[0], w[1], 0x5140));
+  const uint2 low23 = e4m3_as_f16(__byte_perm(w[2], w[3], 0x5140));
+  const uint2 high01 = e4m3_as_f16(__byte_perm(w[0], w[1], 0x7362));
+  const uint2 high23 = e4m3_as_f16(__byte_perm(w[2], w[3], 0x7362));
+  mma_f16(low, low01.x, low01.y, low23.x, low23.y, p0, p1);
+  mma_f16(high, high01.x, high01.y, high23.x, high23.y, p0, p1);
 }
 
 // value_tile where a row holds two tokens: each lane takes 8 dims of 4 keys.
@@ -246,22 +271,27 @@ struct WarpState {
   float sum[2];  // of this lane's keys alone
 };
 inline constexpr float kSlack = 8.0f;
+// For FP8 pages the weights are fp16: the base lies this far below the maximum that set it, so that
+// smaller weights keep their bits for longer.
+inline constexpr float kBaseBelow = 7.0f;
 
 // The online softmax over one tile: scores become weights. `first_key` is the key of row 0, `end`
 // the end of the chunk.
-template <int head_dim>
+template <PageType type, int head_dim>
 __device__ __forceinline__ void fold_scores(const PagedDecodeParams& p, const DecodeHead& h,
                                             WarpState<head_dim>& state, float (&scores)[4],
-                                            float multiplier, int first_key, int end, int lane) {
+                                            const float (&multiplier)[2], int first_key, int end,
+                                            int lane) {
+  constexpr float kBelow = type == PageType::kFp8 ? kBaseBelow : 0.0f;
   const int g = lane >> 2;
   if (p.soft_cap > 0.0f) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      scores[i] = p.soft_cap * tanhf(scores[i] * multiplier / p.soft_cap) * kLog2E;
+      scores[i] = p.soft_cap * tanhf(scores[i] * multiplier[i % 2] / p.soft_cap) * kLog2E;
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) scores[i] *= multiplier * kLog2E;
+    for (int i = 0; i < 4; ++i) scores[i] *= multiplier[i % 2] * kLog2E;
   }
   if (first_key < h.lowest || first_key + 16 > end) {
 #pragma unroll
@@ -270,8 +300,8 @@ __device__ __forceinline__ void fold_scores(const PagedDecodeParams& p, const De
       if (key < h.lowest || key >= end) scores[i] = -INFINITY;
     }
   }
-  const bool rises = fmaxf(scores[0], scores[2]) > state.base[0] + kSlack ||
-                     fmaxf(scores[1], scores[3]) > state.base[1] + kSlack;
+  const bool rises = fmaxf(scores[0], scores[2]) > state.base[0] + (kSlack + kBelow) ||
+                     fmaxf(scores[1], scores[3]) > state.base[1] + (kSlack + kBelow);
   if (__any_sync(~0u, rises)) {
     float scale[2];
 #pragma unroll
@@ -281,7 +311,7 @@ __device__ __forceinline__ void fold_scores(const PagedDecodeParams& p, const De
       for (int step = 4; step < 32; step *= 2) {
         highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
       }
-      highest = fmaxf(highest, state.base[i]);
+      highest = fmaxf(highest - kBelow, state.base[i]);
       scale[i] = highest == -INFINITY ? 1.0f : power_of_two(state.base[i] - highest);
       state.base[i] = highest;
       state.sum[i] *= scale[i];
@@ -347,7 +377,6 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
 
   wait_prerequisites();
   launch_dependents();
-  const float multiplier = p.score_scale * (S::kIsFp8 ? kTwoTo20 : 1.0f);
   const int g = lane >> 2;
   const int t = lane & 3;
   int unit = 0;
@@ -367,7 +396,9 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
         static_cast<int>(min(static_cast<int64_t>(h.chunks - first_chunk), last_item - item));
     item += span;
     uint4 query[head_dim / 32];
-    load_query<type, head_dim>(p, h, query, lane);
+    const float unscale = load_query<type, head_dim>(p, h, query, lane);
+    const float multiplier[2] = {p.score_scale * __shfl_sync(~0u, unscale, 8 * t),
+                                 p.score_scale * __shfl_sync(~0u, unscale, 8 * t + 4)};
     Head finished[S::kWarpHeads];  // of heads warp + 4 i
 
     for (int chunk = first_chunk; chunk < first_chunk + span; ++chunk) {
@@ -386,12 +417,13 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
         uint32_t p0 = 0;
         uint32_t p1 = 0;
         if (first < end) {
-          fold_scores<head_dim>(p, h, state, scores, multiplier, first, end, lane);
-          p0 = transpose_8x8(pack_bf16x2(scores[0], scores[1]));
-          p1 = transpose_8x8(pack_bf16x2(scores[2], scores[3]));
+          fold_scores<type, head_dim>(p, h, state, scores, multiplier, first, end, lane);
           if constexpr (S::kIsFp8) {
-            p0 = multiply_bf16x2(p0, kTwoTo100);
-            p1 = multiply_bf16x2(p1, kTwoTo100);
+            p0 = transpose_8x8(pack_f16x2(scores[0], scores[1]));
+            p1 = transpose_8x8(pack_f16x2(scores[2], scores[3]));
+          } else {
+            p0 = transpose_8x8(pack_bf16x2(scores[0], scores[1]));
+            p1 = transpose_8x8(pack_bf16x2(scores[2], scores[3]));
           }
         }
         barrier_wait(full + 8 * unit, parity);
@@ -440,8 +472,7 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
             part.sum = sums[w * kDecodeHeads + head];
 #pragma unroll
             for (int j = 0; j < S::kLaneDims; ++j) {
-              part.value[j] = merge[(w * kDecodeHeads + head) * S::kRow + lane + 32 * j] *
-                              (S::kIsFp8 ? kTwoTo20 : 1.0f);
+              part.value[j] = merge[(w * kDecodeHeads + head) * S::kRow + lane + 32 * j];
             }
             if (w == 0) {
               whole = part;

@@ -13,7 +13,11 @@
 // rows each, exchanging turns so that one's softmax runs beside the other's products, and within a
 // group the next tile's scores are under way while the present tile's softmax is computed.
 //
-// Numerics: scores and sums in FP32 from BF16 operands, softmax weights rounded to BF16. Key tiles
+// FP8 pages go through shared memory twice: four warps bring codes with the copy engine and write
+// them as FP16, ahead of the products.
+//
+// Numerics: scores and sums in FP32 from BF16 operands, softmax weights rounded to BF16; FP16 in
+// their stead for FP8 pages, as paged_decode.h says. Key tiles
 // lie on a fixed grid from position 0 and are folded downwards from the row's own; tiles a row does
 // not see leave its state untouched. So a row's bits depend on its position and context alone: not
 // on how a prompt was cut into chunks nor on the batch. They are not those of paged_decode, whose

@@ -17,7 +17,7 @@ struct PagedPrefillParams {
   CUtensorMap q_map;    // [rows][heads][head_dim] in boxes of tile_tokens x group
   CUtensorMap key_map;  // BF16 pages in boxes of box_keys rows
   CUtensorMap value_map;
-  const std::byte* keys;  // FP8 pages, which the copy engine does not bring
+  const std::byte* keys;  // FP8 pages, brought in pieces without a map
   const std::byte* values;
   int64_t block_stride;
   const SequenceSlice* sequences;

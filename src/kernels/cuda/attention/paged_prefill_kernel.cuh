@@ -11,6 +11,7 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
+#include "kernels/cuda/common/wgmma_f16.cuh"
 
 namespace pelton::kernels::cuda {
 
@@ -28,15 +29,22 @@ struct PrefillShape {
   static constexpr int kQBoxBytes = kPrefillRows * 128;
   static constexpr int kQBytes = kBoxes * kQBoxBytes;
   static constexpr int kQSlots = head_dim == 256 ? 1 : 2;
-  static constexpr int kBarriers = 4 * kStages + 2 * kQSlots;
-  static constexpr int kTableAt = kQSlots * kQBytes + 2 * kStages * kTileBytes;
+  // FP8 pages: codes as the copy engine brings them, a ring of pieces for each converting warp.
+  static constexpr int kPieceKeys = kKeys / 8;  // two pieces a warp and tile
+  static constexpr int kPieceBytes = kPieceKeys * head_dim;
+  static constexpr int kPieces = kIsFp8 ? 3 : 0;  // of a warp under way
+  static constexpr int kBarriers = 4 * kStages + 2 * kQSlots + 4 * kPieces;
+  static constexpr int kPiecesAt = kQSlots * kQBytes + 2 * kStages * kTileBytes;
+  static constexpr int kTableAt = kPiecesAt + 4 * kPieces * kPieceBytes;
   static constexpr int kBarriersAt = kTableAt + (kPrefillMaxSequences + 2) * 4;
   static constexpr int kItemsAt = kBarriersAt + kBarriers * 8;
   static constexpr int kSharedBytes =
       1024 + kItemsAt + kQSlots * static_cast<int>(sizeof(PrefillItem));
   // Converting pages takes registers. Together no more than the block began with: 3 * 168.
-  static constexpr int kProducerRegisters = kIsFp8 ? 104 : 40;
-  static constexpr int kConsumerRegisters = kIsFp8 ? 200 : 232;
+  static constexpr int kProducerRegisters = kIsFp8 ? 72 : 40;
+  static constexpr int kConsumerRegisters = kIsFp8 ? 216 : 232;
+  // Weights in fp16 count from 2^14 at the row's maximum: smaller ones keep their bits for longer.
+  static constexpr int kWeightShift = kIsFp8 ? 14 : 0;
 };
 
 // Addresses in shared memory.
@@ -60,6 +68,12 @@ struct PrefillMemory {
   __device__ uint32_t values_empty(int i) const { return barrier(3 * S::kStages + i); }
   __device__ uint32_t q_full(int i) const { return barrier(4 * S::kStages + i); }
   __device__ uint32_t q_empty(int i) const { return barrier(4 * S::kStages + S::kQSlots + i); }
+  __device__ uint32_t piece(int warp, int i) const {
+    return base + S::kPiecesAt + (warp * S::kPieces + i) * S::kPieceBytes;
+  }
+  __device__ uint32_t piece_full(int warp, int i) const {
+    return barrier(4 * S::kStages + 2 * S::kQSlots + warp * S::kPieces + i);
+  }
   __device__ int32_t* table() const { return reinterpret_cast<int32_t*>(pointer + S::kTableAt); }
   __device__ PrefillItem* items() const {
     return reinterpret_cast<PrefillItem*>(pointer + S::kItemsAt);
@@ -176,112 +190,155 @@ draw_item(const PagedPrefillParams& p, const PrefillMemory<PrefillShape<type, he
   return item;
 }
 
-// FP8 pages: the whole warpgroup reads codes and writes what they stand for as BF16, scales apart.
-// A thread takes the same 16 codes of every (128 / kRowChunks)-th key; 16 keys lie in one page.
+// FP8 pages: each warp of the group has the copy engine bring its pieces of a tile and writes what
+// the codes stand for as fp16, scales apart. A lane takes the same 16 codes of every kStepKeys-th
+// key of a piece.
 template <PageType type, int head_dim>
 struct PageConverter {
   using S = PrefillShape<type, head_dim>;
-  static constexpr int kRowChunks = head_dim / 16;    // of 16 codes
-  static constexpr int kStepKeys = 128 / kRowChunks;  // from one of a thread's chunks to the next
-  static constexpr int kChunks = S::kKeys / kStepKeys;
+  static constexpr int kRowChunks = head_dim / 16;  // of 16 codes
+  static constexpr int kStepKeys = 32 / kRowChunks;
+  static constexpr int kChunks = S::kPieceKeys / kStepKeys;
+  // Where in the pages the pieces of 16 tiles begin, counted downwards from `tile`: lane
+  // 2 * tiles + piece.
+  struct Places {
+    int tile;
+    int64_t offset;
+  };
   const PagedPrefillParams& p;
   const PrefillMemory<S>& memory;
-  int thread;
-  int key;               // the thread's first, in the tile
-  uint32_t offsets[2];   // where its two pieces of eight lie, in the order of writing
-  uint32_t page_offset;  // of its codes in a page's 16 keys
-  bool swaps;            // writes the second piece first: neighbouring boxes keep banks apart
+  int warp;
+  int lane;
+  uint64_t policy;
+  uint32_t offsets[2];  // where its two runs of eight lie, in the order of writing
+  bool swaps;           // writes the second run first: neighbouring boxes keep banks apart
+  RingPlace<S::kPieces> piece_place;
   RingPlace<S::kStages> key_place;
   RingPlace<S::kStages> value_place;
 
-  __device__ PageConverter(const PagedPrefillParams& params, const PrefillMemory<S>& m, int t)
-      : p(params), memory(m), thread(t), key(t / kRowChunks) {
-    const int chunk = t % kRowChunks;
+  __device__ PageConverter(const PagedPrefillParams& params, const PrefillMemory<S>& m, int thread)
+      : p(params), memory(m), warp(thread / 32), lane(thread % 32), policy(policy_evict_normal()) {
+    const int key = lane / kRowChunks;
+    const int chunk = lane % kRowChunks;
     swaps = (chunk / 4 & 1) != 0;
-    const uint32_t box = key / 8 * S::kGroupBytes + chunk / 4 * 1024;
-    offsets[0] = box + swizzled(key % 8, 2 * (chunk % 4) + (swaps ? 1 : 0));
-    offsets[1] = box + swizzled(key % 8, 2 * (chunk % 4) + (swaps ? 0 : 1));
-    page_offset = static_cast<uint32_t>(key % 16 * head_dim + chunk * 16);
+    offsets[0] = chunk / 4 * 1024 + swizzled(key, 2 * (chunk % 4) + (swaps ? 1 : 0));
+    offsets[1] = chunk / 4 * 1024 + swizzled(key, 2 * (chunk % 4) + (swaps ? 0 : 1));
   }
 
-  // Lane i: where the tile's keys 16 i, ... begin; null past the context and with `pages` null.
-  __device__ __forceinline__ const std::byte* locate(const std::byte* pages,
-                                                     const PrefillItem& item, const int32_t* blocks,
-                                                     int tile) const {
-    const int first = tile * S::kKeys + 16 * (thread % 32);
-    if (pages == nullptr || thread % 32 >= S::kKeys / 16 || first >= item.context) return nullptr;
-    const int block = first / p.block_tokens;
-    const int64_t row =
-        static_cast<int64_t>(item.kv_head) * p.block_tokens + (first - block * p.block_tokens);
-    return pages + blocks[block] * p.block_stride + row * head_dim;
-  }
+  // The tiles of an item in the order of PageLoader::load_item.
+  struct Steps {
+    int last;   // tile
+    int count;  // a tile of keys or of values each
 
-  // This thread's chunk `i` of a tile with `valid` keys; keys past the context are zero.
-  __device__ __forceinline__ uint4 fetch(const std::byte* where, int valid, int i) const {
-    const int mine = key + i * kStepKeys;
-    const auto group = reinterpret_cast<uint64_t>(where);
-    const auto from = reinterpret_cast<const std::byte*>(__shfl_sync(~0u, group, mine / 16));
-    if (mine >= valid) return make_uint4(0, 0, 0, 0);
-    constexpr int kWithin = kStepKeys < 16 ? kStepKeys * head_dim : 0;
-    return __ldg(reinterpret_cast<const uint4*>(from + page_offset + i % 2 * kWithin));
-  }
-
-  static __device__ __forceinline__ uint32_t convert(uint32_t word, uint32_t selector) {
-    const uint32_t codes = __byte_perm(word, 0, selector);  // in the high byte of each half
-    return multiply_bf16x2((codes & 0x80008000u) | (codes >> 4 & 0x07f007f0u), kTwoTo120);
-  }
-  static __device__ __forceinline__ void store_piece(uint32_t to, uint32_t a, uint32_t b) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(convert(a, 0x1404)),
-                 "r"(convert(a, 0x3424)), "r"(convert(b, 0x1404)), "r"(convert(b, 0x3424))
-                 : "memory");
-  }
-  __device__ __forceinline__ void store(const uint4& codes, uint32_t to, int i) const {
-    const uint32_t at = to + i * (kStepKeys / 8 * S::kGroupBytes);
-    store_piece(at + offsets[0], swaps ? codes.z : codes.x, swaps ? codes.w : codes.y);
-    store_piece(at + offsets[1], swaps ? codes.x : codes.z, swaps ? codes.y : codes.w);
-  }
-
-  // Tiles in the order of PageLoader::load_item. A register is asked for the next tile's codes as
-  // soon as this tile's are converted.
-  __device__ __forceinline__ void load_item(const PrefillItem& item) {
-    const int32_t* blocks = block_table(p, item.sequence);
-    const int last = item.template last_tile<S::kKeys>();
-    const int steps = 2 * (last - item.template first_tile<S::kKeys>(p.window) + 1);
-    const auto is_key = [&](int step) { return step == 0 || (step % 2 == 1 && step < steps - 1); };
-    const auto tile_of = [&](int step) {
+    __device__ bool is_key(int step) const {
+      return step == 0 || (step % 2 == 1 && step < count - 1);
+    }
+    __device__ int tile(int step) const {
       if (is_key(step)) return last - (step + 1) / 2;
-      return last - (step >= steps - 1 ? steps / 2 - 1 : step / 2 - 1);
-    };
-    const auto locate_step = [&](int step) {
-      const std::byte* pages = step >= steps ? nullptr : is_key(step) ? p.keys : p.values;
-      return locate(pages, item, blocks, tile_of(step));
-    };
+      return last - (step >= count - 1 ? count / 2 - 1 : step / 2 - 1);
+    }
+  };
+
+  __device__ __forceinline__ int first_key(int tile, int piece) const {
+    return tile * S::kKeys + (piece * 4 + warp) * S::kPieceKeys;
+  }
+
+  // Asks for a piece. Pieces past the context arrive at once, with nothing in them.
+  __device__ __forceinline__ void ask(const PrefillItem& item, const int32_t* blocks,
+                                      Places& places, const std::byte* pages, int tile, int piece,
+                                      int place) const {
+    if (places.tile - tile >= 16) {
+      places.tile = tile;
+      const int key = first_key(tile - lane / 2, lane % 2);
+      const int block = max(key, 0) / p.block_tokens;
+      const int64_t row = static_cast<int64_t>(item.kv_head) * p.block_tokens + key -
+                          static_cast<int64_t>(block) * p.block_tokens;
+      places.offset = key >= 0 && key < item.context
+                          ? static_cast<int64_t>(blocks[block]) * p.block_stride + row * head_dim
+                          : 0;
+    }
+    const int64_t offset = __shfl_sync(~0u, places.offset, 2 * (places.tile - tile) + piece);
+    if (lane == 0) {
+      const uint32_t full = memory.piece_full(warp, place);
+      if (first_key(tile, piece) < item.context) {
+        barrier_arrive_expect(full, S::kPieceBytes);
+        bulk_copy(memory.piece(warp, place), pages + offset, S::kPieceBytes, full, policy);
+      } else {
+        barrier_arrive(full);
+      }
+    }
+    __syncwarp();
+  }
+
+  // The piece at the ring's place into its rows of the tile at `to`; keys past the context are 0.
+  __device__ __forceinline__ void convert(uint32_t to, int valid) const {
+    const uint32_t from = memory.piece(warp, piece_place.at) + 16 * lane;
     uint4 codes[kChunks];
-    const std::byte* where = locate_step(0);
-    int valid = item.context - last * S::kKeys;
 #pragma unroll
-    for (int i = 0; i < kChunks; ++i) codes[i] = fetch(where, valid, i);
-    where = locate_step(1);
-    for (int step = 0; step < steps; ++step) {
-      const bool is_keys = is_key(step);
-      const RingPlace<S::kStages>& place = is_keys ? key_place : value_place;
-      const std::byte* after = locate_step(step + 2);
-      valid = step + 1 < steps ? item.context - tile_of(step + 1) * S::kKeys : 0;
-      barrier_wait(is_keys ? memory.keys_empty(place.at) : memory.values_empty(place.at),
-                   place.parity ^ 1);
-      const uint32_t to = is_keys ? memory.keys(place.at) : memory.values(place.at);
+    for (int i = 0; i < kChunks; ++i) codes[i] = load_shared_16(from + 512 * i);
+    if (valid < S::kPieceKeys) {
 #pragma unroll
       for (int i = 0; i < kChunks; ++i) {
-        store(codes[i], to, i);
-        codes[i] = fetch(where, valid, i);
+        if (lane / kRowChunks + i * kStepKeys >= valid) codes[i] = make_uint4(0, 0, 0, 0);
       }
-      where = after;
+    }
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const int row = i * kStepKeys % 8;  // an exclusive or of the swizzle's: lanes fill lower bits
+      const uint32_t at = to + i * kStepKeys / 8 * S::kGroupBytes + 128 * row;
+      store_run((at + offsets[0]) ^ (16 * row), swaps ? codes[i].z : codes[i].x,
+                swaps ? codes[i].w : codes[i].y);
+      store_run((at + offsets[1]) ^ (16 * row), swaps ? codes[i].x : codes[i].z,
+                swaps ? codes[i].y : codes[i].w);
+    }
+  }
+  static __device__ __forceinline__ void store_run(uint32_t to, uint32_t a, uint32_t b) {
+    const uint2 low = e4m3_as_f16(a);
+    const uint2 high = e4m3_as_f16(b);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(low.x), "r"(low.y),
+                 "r"(high.x), "r"(high.y)
+                 : "memory");
+  }
+
+  __device__ __forceinline__ void load_item(const PrefillItem& item) {
+    const int32_t* blocks = block_table(p, item.sequence);
+    Steps steps;
+    steps.last = item.template last_tile<S::kKeys>();
+    steps.count = 2 * (steps.last - item.template first_tile<S::kKeys>(p.window) + 1);
+    Places key_places = {steps.last + 16, 0};
+    Places value_places = {steps.last + 16, 0};
+    const auto ask_for = [&](int number, int place) {
+      const int step = number / 2;
+      if (step >= steps.count) return;
+      if (steps.is_key(step)) {
+        ask(item, blocks, key_places, p.keys, steps.tile(step), number % 2, place);
+      } else {
+        ask(item, blocks, value_places, p.values, steps.tile(step), number % 2, place);
+      }
+    };
+    for (int i = 0; i < S::kPieces; ++i) {
+      const int place = piece_place.at + i;
+      ask_for(i, place >= S::kPieces ? place - S::kPieces : place);
+    }
+    for (int step = 0; step < steps.count; ++step) {
+      const bool is_key = steps.is_key(step);
+      const int place = is_key ? key_place.at : value_place.at;
+      const uint32_t parity = is_key ? key_place.parity : value_place.parity;
+      const uint32_t to = is_key ? memory.keys(place) : memory.values(place);
+      barrier_wait(is_key ? memory.keys_empty(place) : memory.values_empty(place), parity ^ 1);
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece) {
+        barrier_wait(memory.piece_full(warp, piece_place.at), piece_place.parity);
+        convert(to + (piece * 4 + warp) * (S::kPieceKeys / 8) * S::kGroupBytes,
+                item.context - first_key(steps.tile(step), piece));
+        __syncwarp();
+        ask_for(2 * step + piece + S::kPieces, piece_place.at);
+        piece_place.advance();
+      }
       fence_async_proxy();
       __syncwarp();
-      if (thread % 32 == 0) {
-        barrier_arrive(is_keys ? memory.keys_full(place.at) : memory.values_full(place.at));
-      }
-      if (is_keys) {
+      if (lane == 0) barrier_arrive(is_key ? memory.keys_full(place) : memory.values_full(place));
+      if (is_key) {
         key_place.advance();
       } else {
         value_place.advance();
@@ -345,7 +402,13 @@ struct RowConsumer {
       const uint64_t a = operand_along_k(q + box * S::kQBoxBytes);
       const uint64_t b = operand_along_k(keys + box * 1024, S::kGroupBytes);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) wgmma_bf16(scores, a + 2 * i, b + 2 * i, box + i > 0);
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (S::kIsFp8) {
+          wgmma_f16(scores, a + 2 * i, b + 2 * i, box + i > 0);
+        } else {
+          wgmma_bf16(scores, a + 2 * i, b + 2 * i, box + i > 0);
+        }
+      }
     }
     wgmma_commit();
   }
@@ -356,16 +419,57 @@ struct RowConsumer {
     const uint64_t b = operand_along_n(memory.values(value_place.at), 1024, S::kGroupBytes);
 #pragma unroll
     for (int i = 0; i < S::kKeys / 16; ++i) {
-      wgmma_bf16<true>(out, weights[i], b + (2 * S::kGroupBytes >> 4) * i, accumulate || i > 0);
+      const uint64_t rows = b + (2 * S::kGroupBytes >> 4) * i;
+      if constexpr (S::kIsFp8) {
+        wgmma_f16<true>(out, weights[i], rows, accumulate || i > 0);
+      } else {
+        wgmma_bf16<true>(out, weights[i], rows, accumulate || i > 0);
+      }
     }
     wgmma_commit();
   }
 
-  // Slots past the context hold anything, but weight 0 of them must count 0. Both warpgroups write
-  // the same zeros.
+  // This group's queries in place as fp16, each row times a power of two, which its scores are
+  // freed of. A lane takes half of one of its warp's rows.
+  __device__ __forceinline__ void convert_queries(RowPair& rows) const {
+    constexpr int kChunks = head_dim / 16;  // of 16 bytes in half a row
+    const int row = 64 * group + 16 * (thread / 32) + lane % 16;
+    const auto chunk_at = [&](int i) {
+      const int chunk = lane / 16 * kChunks + i;
+      return memory.q(slot.at) + chunk / 8 * S::kQBoxBytes + swizzled(row, chunk % 8);
+    };
+    uint32_t highest = 0;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const uint4 v = load_shared_16(chunk_at(i));
+      highest = larger_bf16x2(larger_bf16x2(highest, v.x), v.y);
+      highest = larger_bf16x2(larger_bf16x2(highest, v.z), v.w);
+    }
+    highest = max(highest & 0xffff, highest >> 16);
+    highest = max(highest, __shfl_xor_sync(~0u, highest, 16));
+    const int shift = f16_shift(highest);
+    const float scale = two_to(shift);
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const uint4 v = load_shared_16(chunk_at(i));
+      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(chunk_at(i)),
+                   "r"(scaled_f16x2(v.x, scale)), "r"(scaled_f16x2(v.y, scale)),
+                   "r"(scaled_f16x2(v.z, scale)), "r"(scaled_f16x2(v.w, scale))
+                   : "memory");
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      rows.multiplier[h] *= __shfl_sync(~0u, two_to(-shift), lane / 4 + 8 * h);
+    }
+    fence_async_proxy();
+    named_sync(3 + group, 128);
+  }
+
+  // BF16 pages: slots past the context hold anything, but weight 0 of them must count 0. Both
+  // warpgroups write the same zeros.
   __device__ __forceinline__ void clear_values(const PrefillItem& item, int tile) const {
     const int valid = item.context - tile * S::kKeys;
-    if (valid >= S::kKeys) return;
+    if (S::kIsFp8 || valid >= S::kKeys) return;
     constexpr int kChunks = S::kBoxes * 8;  // of 16 bytes in a row
     for (int i = thread; i < (S::kKeys - valid) * kChunks; i += 128) {
       const int key = valid + i / kChunks;
@@ -393,6 +497,7 @@ struct RowConsumer {
     float scores[S::kKeys / 2];
     uint32_t weights[S::kKeys / 16][4];
 
+    if constexpr (S::kIsFp8) convert_queries(rows);
     barrier_wait(memory.keys_full(key_place.at), key_place.parity);
     wgmma_fence();
     multiply_keys(scores);
@@ -400,8 +505,9 @@ struct RowConsumer {
     wgmma_hold(scores);
     release(memory.keys_empty(key_place.at));
     key_place.advance();
-    fold_scores<S::kKeys>(p, rows, scores, tile * S::kKeys, is_masked(item, tile), t);
-    pack_weights<S::kKeys>(scores, weights);
+    fold_scores<S::kKeys, S::kWeightShift>(p, rows, scores, tile * S::kKeys, is_masked(item, tile),
+                                           t);
+    pack_weights<S::kIsFp8, S::kKeys>(scores, weights);
     bool is_first = true;
     for (; tile > first; --tile) {
       barrier_wait(memory.keys_full(key_place.at), key_place.parity);
@@ -418,14 +524,15 @@ struct RowConsumer {
       wgmma_hold(scores);
       release(memory.keys_empty(key_place.at));
       key_place.advance();
-      fold_scores<S::kKeys>(p, rows, scores, (tile - 1) * S::kKeys, is_masked(item, tile - 1), t);
+      fold_scores<S::kKeys, S::kWeightShift>(p, rows, scores, (tile - 1) * S::kKeys,
+                                             is_masked(item, tile - 1), t);
       wgmma_wait<0>();
       wgmma_hold(out);
       release(memory.values_empty(value_place.at));
       value_place.advance();
 #pragma unroll
       for (int i = 0; i < head_dim / 2; ++i) out[i] *= rows.rescale[i / 2 % 2];
-      pack_weights<S::kKeys>(scores, weights);
+      pack_weights<S::kIsFp8, S::kKeys>(scores, weights);
     }
     barrier_wait(memory.values_full(value_place.at), value_place.parity);
     if (is_first) clear_values(item, tile);
@@ -453,7 +560,7 @@ struct RowConsumer {
         const float sink = p.sinks[item.kv_head * p.group + (row + 8 * h) % p.group] * kLog2E;
         const float base = fmaxf(rows.highest[h], sink);
         const float scale = power_of_two(rows.highest[h] - base);
-        sum = sum * scale + power_of_two(sink - base);
+        sum = sum * scale + power_of_two(sink - base + static_cast<float>(S::kWeightShift));
         factor[h] *= scale;
       }
       factor[h] = sum > 0.0f ? factor[h] / sum : 0.0f;
@@ -514,6 +621,7 @@ __global__ void __launch_bounds__(384, 1)
       barrier_init(memory.keys_empty(i), S::kConsumers / 32);
       barrier_init(memory.values_empty(i), S::kConsumers / 32);
     }
+    for (int i = 0; i < 4 * S::kPieces; ++i) barrier_init(memory.piece_full(0, i), 1);
     for (int i = 0; i < S::kQSlots; ++i) {
       barrier_init(memory.q_full(i), 1);
       barrier_init(memory.q_empty(i), S::kConsumers / 32);

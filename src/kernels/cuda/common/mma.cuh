@@ -19,6 +19,16 @@ __device__ __forceinline__ void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// The same on fp16 operands.
+__device__ __forceinline__ void mma_f16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2,
+                                        uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 __device__ __forceinline__ uint32_t multiply_bf16x2(uint32_t a, uint32_t b) {
   uint32_t d;
   asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
@@ -37,9 +47,40 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
   return d;
 }
+__device__ __forceinline__ uint32_t pack_f16x2(float low, float high) {
+  uint32_t d;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
+  return d;
+}
 __device__ __forceinline__ float low_bf16(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high_bf16(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
+}
+
+// Four E4M3 bytes as fp16, exact: the low two and the high two.
+__device__ __forceinline__ uint2 e4m3_as_f16(uint32_t word) {
+  uint2 d;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\ncvt.rn.f16x2.e4m3x2 %1, high;\n}"
+      : "=r"(d.x), "=r"(d.y)
+      : "r"(word));
+  return d;
+}
+
+// Rows of bf16 go to fp16 without loss that counts: times the power of two that brings the largest
+// magnitude to [2^14, 2^15). `highest` holds the bits of that magnitude.
+__device__ __forceinline__ int f16_shift(uint32_t highest) {
+  return min(141 - static_cast<int>(highest >> 7), 126);
+}
+__device__ __forceinline__ float two_to(int exponent) {  // in [-126, 127]
+  return __int_as_float((127 + exponent) << 23);
+}
+// The larger magnitude of each half, as bits.
+__device__ __forceinline__ uint32_t larger_bf16x2(uint32_t highest, uint32_t pair) {
+  return __vmaxu2(highest, pair & 0x7fff7fffu);
+}
+__device__ __forceinline__ uint32_t scaled_f16x2(uint32_t bf16_pair, float scale) {
+  return pack_f16x2(low_bf16(bf16_pair) * scale, high_bf16(bf16_pair) * scale);
 }
 
 // E4M3 bytes moved into bf16 fields: value * 2^-120, exact, subnormals included (NaN codes come out
@@ -51,8 +92,7 @@ __device__ __forceinline__ uint32_t e4m3_even(uint32_t word) {
 __device__ __forceinline__ uint32_t e4m3_odd(uint32_t word) {
   return (word & 0x80008000u) | ((word >> 4) & 0x07f007f0u);
 }
-// 2^120 and 2^100 as bf16 pairs; 2^20 is what is left when an operand was scaled by 2^100.
-inline constexpr uint32_t kTwoTo120 = 0x7b807b80u;
+// 2^100 as a bf16 pair; 2^20 is what is left when an operand was scaled by 2^100.
 inline constexpr uint32_t kTwoTo100 = 0x71807180u;
 inline constexpr float kTwoTo20 = 1048576.0f;
 
