@@ -32,7 +32,9 @@ struct Variant {
   GemmType type;
   GemmScales scales;
   bool promote;
+  int splits = 1;
 };
+constexpr Variant kSplit = {"fp8", GemmType::kFp8, GemmScales::kRows, false, 2};
 constexpr Variant kVariants[] = {{"bf16", GemmType::kBF16, GemmScales::kNone, false},
                                  {"fp8", GemmType::kFp8, GemmScales::kRows, false},
                                  {"fp8 promoted", GemmType::kFp8, GemmScales::kRows, true},
@@ -45,6 +47,7 @@ struct Pool {
   Buffer weights;
   Buffer scales;
   Buffer out;
+  Buffer split_sums;
   int copies = 1;
   int launches = 1;
 };
@@ -62,6 +65,7 @@ Pool make_pool(const Shape& s, bool is_fp8) {
   pool.scales = Buffer((static_cast<size_t>(s.m) + static_cast<size_t>(s.n)) *
                        (static_cast<size_t>(s.k) / 128 + 1) * 4);
   fill(pool.scales, Fill::kFloats, 0.05f, 3);
+  if (s.m <= 256) pool.split_sums = Buffer(static_cast<size_t>(s.m) * static_cast<size_t>(s.n) * 8);
   pool.out = Buffer(static_cast<size_t>(s.m) * static_cast<size_t>(s.n) * (s.adds ? 4 : 2));
   return pool;
 }
@@ -90,8 +94,16 @@ Timed time_ours(const Shape& s, const Variant& v, const Pool& pool) {
   a.m = s.m;
   a.n = s.n;
   a.k = s.k;
+  a.splits = v.splits;
+  if (v.splits > 1) a.split_sums = pool.split_sums.as<float>();
   Timed t;
-  t.row = {"gemm", std::string(v.name) + " " + s.name, "pelton", 0, 0, 0, 0};
+  t.row = {"gemm",
+           std::string(v.name) + " " + s.name,
+           v.splits == 1 ? "pelton" : "pelton, K in " + std::to_string(v.splits),
+           0,
+           0,
+           0,
+           0};
   t.row.bytes = static_cast<double>(bytes) * s.n * s.k;
   t.row.flops = 2.0 * s.m * s.n * s.k;
   t.launches = pool.launches;
@@ -115,6 +127,7 @@ void bench_shape(Report& report, const Shape& s, GemmType type, CublasLt* librar
     if (v.type == type || (is_fp8 && v.type == GemmType::kInt8))
       cases.push_back(time_ours(s, v, pool));
   }
+  if (is_fp8 && s.m > 128 && s.m <= 256 && !s.silu) cases.push_back(time_ours(s, kSplit, pool));
   const size_t weight = pool.weights.bytes() / static_cast<size_t>(pool.copies);
   struct Library {
     const char* name;

@@ -33,6 +33,7 @@ struct Case {
   bool bias = false;
   bool residual = false;
   bool in_place = false;  // the residual is the output
+  int splits = 1;
 };
 
 std::string describe(const Case& c) {
@@ -45,7 +46,8 @@ std::string describe(const Case& c) {
                                             : "") +
          (c.promote ? " promote" : "") + (c.epilogue == GemmEpilogue::kSiluMul ? " silu" : "") +
          (c.out_f32 ? " f32" : " bf16") + (c.bias ? " bias" : "") +
-         (c.residual ? " residual" : "") + (c.in_place ? " in place" : "");
+         (c.residual ? " residual" : "") + (c.in_place ? " in place" : "") +
+         (c.splits > 1 ? " splits" + std::to_string(c.splits) : "");
 }
 
 struct Operands {
@@ -55,6 +57,7 @@ struct Operands {
   Buffer w_scale;
   Buffer bias;
   Buffer residual;
+  Buffer split_sums;
 };
 
 Operands make_operands(const Case& c, uint64_t seed) {
@@ -82,6 +85,7 @@ Operands make_operands(const Case& c, uint64_t seed) {
   fill(o.bias, Fill::kFloats, 1.0f, seed + 4);
   o.residual = Buffer(m * n * 4);
   fill(o.residual, Fill::kFloats, 1.0f, seed + 5);
+  if (c.splits > 1) o.split_sums = Buffer(static_cast<size_t>(c.splits) * m * n * 4);
   return o;
 }
 
@@ -109,6 +113,8 @@ GemmArgs make_args(const Case& c, const Operands& o, const Buffer& out) {
   a.m = c.m;
   a.n = c.n;
   a.k = c.k;
+  a.splits = c.splits;
+  if (c.splits > 1) a.split_sums = o.split_sums.as<float>();
   return a;
 }
 
@@ -267,9 +273,43 @@ void check_invariance(Report& report, Case c) {
   }
 }
 
+// Of blocks that share K.
+void check_splits(Report& report, bool quick) {
+  struct Shape {
+    int m;
+    int n;
+    int k;
+  };
+  constexpr Shape kShapes[] = {{1, 8, 512},     {127, 256, 528},  {129, 264, 640},
+                               {255, 776, 656}, {257, 512, 1024}, {300, 1048, 1168}};
+  for (const int splits : {2, 3, 4}) {
+    for (const Shape& s : kShapes) {
+      Case c = {GemmType::kFp8, s.m, s.n, s.k, GemmScales::kRows};
+      c.splits = splits;
+      check_case(report, c, 11, 1 << 20);
+      c.residual = c.in_place = true;
+      check_case(report, c, 12, 1 << 20);
+      c.residual = c.in_place = c.out_f32 = false;
+      check_case(report, c, 13, 1 << 20);
+    }
+    if (quick) continue;
+    Case c = {GemmType::kFp8, 700, 1024, 1024, GemmScales::kRows};
+    c.splits = splits;
+    check_invariance(report, c);
+    for (const int k : {4096, 14336}) {
+      c.m = 200;
+      c.n = 4096;
+      c.k = k;
+      c.residual = c.in_place = true;
+      check_case(report, c, 14, 4096);
+    }
+  }
+}
+
 }  // namespace
 
 void check_gemm(Report& report, bool quick) {
+  check_splits(report, quick);
   struct Kind {
     GemmType type;
     GemmScales scales;

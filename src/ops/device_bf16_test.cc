@@ -387,41 +387,44 @@ Matrix code_rows(Matrix x, kernels::WeightLayout layout) {
 TEST_P(DeviceBf16Test, ManyRowsMeetWeightsOfEightBitsAsCodes) {
   using kernels::WeightLayout;
   constexpr int64_t kRows = 96;
-  constexpr int64_t kColumns = 608;
+  constexpr int64_t kFewColumns = 608;
+  constexpr int64_t kShared = 8192;  // by two blocks
   if (is_fake()) GTEST_SKIP() << "the references take rows as they are";
   struct Case {
     WeightLayout layout;
     const char* entry;
     int64_t fewest;  // rows
+    int64_t columns = kFewColumns;
   };
   for (const Case& c : {Case{WeightLayout::kFp8Channels, "wide_m_fp8", 9},
                         Case{WeightLayout::kFp8Channels, "gemm_fp8", 33},
+                        Case{WeightLayout::kFp8Channels, "gemm_fp8", 130, kShared},
                         Case{WeightLayout::kFp8Channels, "cublaslt_fp8", 33},
                         Case{WeightLayout::kInt8Channels, "gemm_int8", 33}}) {
     harness_.reset();
-    Matrix values = Matrix::normal(kRows, kColumns, 71, 0.05f);
-    std::vector<std::byte> bytes(kernels::device_weight_bytes(c.layout, kRows, kColumns));
+    const int64_t columns = c.columns;
+    Matrix values = Matrix::normal(kRows, columns, 71, 0.05f);
+    std::vector<std::byte> bytes(kernels::device_weight_bytes(c.layout, kRows, columns));
     std::vector<float> scales(kRows);
     for (int64_t row = 0; row < kRows; ++row) {
-      kernels::quantize_tile(
-          c.layout, kColumns, values.row(row),
-          std::span(bytes).subspan(static_cast<size_t>(row * kColumns), kColumns),
-          &scales[static_cast<size_t>(row)]);
+      kernels::quantize_tile(c.layout, columns, values.row(row),
+                             std::span(bytes).subspan(static_cast<size_t>(row * columns), columns),
+                             &scales[static_cast<size_t>(row)]);
     }
-    std::memcpy(bytes.data() + kernels::channel_scales_offset(kRows, kColumns), scales.data(),
+    std::memcpy(bytes.data() + kernels::channel_scales_offset(kRows, columns), scales.data(),
                 scales.size() * sizeof(float));
-    WeightMatrix weight{bytes.data(), bytes.size(), kRows, kColumns, WeightFormat::kBF16, c.layout};
-    Matrix back(kRows, kColumns);
+    WeightMatrix weight{bytes.data(), bytes.size(), kRows, columns, WeightFormat::kBF16, c.layout};
+    Matrix back(kRows, columns);
     for (int64_t r = 0; r < kRows; ++r)
       kernels::dequantize_device_row(weight, r, back.row(r).data());
     weight.data = harness_.put(std::span<const std::byte>(bytes));
-    const WeightMatrix exact = in_place(WeightFormat::kF32, kRows, kColumns,
+    const WeightMatrix exact = in_place(WeightFormat::kF32, kRows, columns,
                                         std::as_bytes(std::span<const float>(back.values)));
     if (!harness_.prefer(c.entry)) continue;
     for (const bool accumulate : {false, true}) {
       for (const int64_t m : {9, 33, 64, 130}) {
         if (m < c.fewest) continue;
-        Matrix x = random(m, kColumns, 72);
+        Matrix x = random(m, columns, 72);
         Matrix rounded = code_rows(x, c.layout);
         Matrix before = Matrix::normal(m, kRows, 73);
         const Tensor out =

@@ -222,11 +222,16 @@ double wide_m_fp8_cost(const device::Caps& caps, const MatmulProblem& p) {
 }
 
 double gemm_codes_cost(const device::Caps& caps, const MatmulProblem& p) {
-  return quantize_cost(caps, p) + tiles_cost(caps, p, 2.85e-9);
+  constexpr double kStep = 2.85e-9;
+  if (const int32_t splits = code_splits(p); splits > 1) {
+    constexpr double kLaunches = 12e-6;  // with the sums' way through memory
+    return quantize_cost(caps, p) + kLaunches + kStep * static_cast<double>(p.k) / splits;
+  }
+  return quantize_cost(caps, p) + tiles_cost(caps, p, kStep);
 }
 
 size_t gemm_codes_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
-  return code_rows_bytes(p.m, p.k);
+  return code_rows_bytes(p.m, p.k) + code_splits_bytes(p);
 }
 
 bool cublaslt_supports(const device::Caps& caps, const MatmulProblem& p) {
@@ -252,7 +257,7 @@ double cublaslt_fp8_cost(const device::Caps& caps, const MatmulProblem& p) {
          std::max(library_cost(caps, p, 700e12), 5e-6 + kStep * static_cast<double>(p.k));
 }
 size_t cublaslt_fp8_scratch(const device::Caps& /*caps*/, const MatmulProblem& p) {
-  return code_rows_bytes(p.m, p.k) + CublasLt::kWorkspace;
+  return code_rows_bytes(p.m, p.k) + std::max(CublasLt::kWorkspace, code_splits_bytes(p));
 }
 
 size_t cublaslt_scratch(const device::Caps& /*caps*/, const MatmulProblem& /*p*/) {

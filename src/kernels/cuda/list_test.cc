@@ -128,6 +128,18 @@ TEST(CudaListTest, WeightsQuantizedAtLoadHaveAKernelForAnyNumberOfRows) {
   EXPECT_EQ(matmul_choice(p), "gemm_fp8");
   p.layout = WeightLayout::kInt8Channels;
   EXPECT_EQ(matmul_choice(p), "gemm_int8");
+  p = {.m = 256,
+       .n = 4096,
+       .k = 14336,
+       .format = WeightFormat::kBF16,
+       .layout = WeightLayout::kFp8Channels,
+       .accumulate = true,
+       .library = true,
+       .x_type = DType::kBF16,
+       .out_type = DType::kF32};
+  EXPECT_EQ(matmul_choice(p), "gemm_fp8") << "two blocks share K";
+  p.k = 4096;
+  EXPECT_EQ(matmul_choice(p), "cublaslt_fp8");
 }
 
 // From measured times on an H200: the library where few rows leave most of the chip without a tile

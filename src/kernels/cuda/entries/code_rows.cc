@@ -55,6 +55,8 @@ struct CodeRows {
     a.scales = GemmScales::kRows;
     a.x_scale = scale;
     a.w_scale = p.scale;
+    a.splits = code_splits(p.problem);
+    if (a.splits > 1) a.split_sums = reinterpret_cast<float*>(rest);
     return a;
   }
 };

@@ -6,12 +6,13 @@
 // or with kSiluMul, W holding the gate rows and then as many up rows:
 //   silu(gate_j) * up_j for j < n / 2.
 //
-// Parallel plan: output tiles of 128 rows by 256 or 128 columns, dealt to a resident grid in
+// Parallel plan: output tiles of up to 128 rows by 256 or 128 columns, dealt to a resident grid in
 // rectangles that share operands in L2. Two blocks of a cluster take tiles below one another: each
 // brings its rows of x and half of the weight tile, which the copy engine delivers to both. In a
 // block one warp keeps a ring of 128-byte boxes along k full and two groups of four warps multiply
-// 64 rows each. K is never split and its order is the same for every tile shape: a row's bits
-// depend neither on m nor on other rows.
+// 64 rows each. The order of sums along K is the same for every tile shape: a row's bits depend
+// neither on m nor on other rows. Where the tiles are too few for the chip, `splits` blocks
+// share K and leave their sums in scratch, which a second kernel adds in one order.
 //
 // Numerics: FP32 accumulation by the matrix units; on E4M3 operands these keep about 14 bits, so
 // `promote` adds every 128 of k to a sum in FP32 registers. Scales by block of 128 always do. Sums
@@ -54,6 +55,10 @@ struct GemmArgs {
   int32_t m = 0;
   int32_t n = 0;  // a multiple of 8, with kSiluMul of 16; with kSiluMul and kBlocks of 256
   int32_t k = 0;  // a multiple of 16 bytes; with kBlocks of 128
+  // Beyond 1, so many blocks share K. Of FP8, without promote, kBlocks, kSiluMul, a bias, or a
+  // residual that is not added in place to f32. A row's bits depend on it.
+  int32_t splits = 1;
+  float* split_sums = nullptr;  // scratch [splits][m][n], 16-byte aligned
   bool programmatic = true;
 };
 
@@ -62,7 +67,7 @@ inline constexpr int32_t kGemmInt8MostInputs = 1 << 17;
 
 // m = 0 is supported and launches nothing.
 bool supports(const GemmArgs& args);
-// Needs no workspace. cudaErrorNotSupported where supports() is false.
+// Needs no workspace but split_sums. cudaErrorNotSupported where supports() is false.
 cudaError_t launch_gemm(const GemmArgs& args, cudaStream_t stream);
 
 }  // namespace pelton::kernels::cuda

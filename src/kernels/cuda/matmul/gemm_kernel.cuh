@@ -27,7 +27,7 @@ enum class GemmFinish : int32_t {
 };
 
 struct GemmParams {
-  CUtensorMap x_map;       // [m][k] in boxes of 128 rows
+  CUtensorMap x_map;       // [m][k] in boxes of block_rows
   CUtensorMap weight_map;  // [n][k] in boxes of half a tile's columns
   const float* x_scale;
   const float* w_scale;
@@ -39,9 +39,14 @@ struct GemmParams {
   int32_t m;
   int32_t n;
   int32_t k_boxes;
+  // Rows of a tile that are rows of x, a multiple of 8: the rows are dealt evenly, as the copy
+  // engine takes longer for rows outside of x than for rows that it reads. What the others multiply
+  // is old and not stored.
+  int32_t block_rows;
   int32_t row_tiles;  // of a cluster's rows
   int32_t column_tiles;
   int32_t cluster;
+  int32_t splits;  // of K; the sums of each lie below one another in out, m rows each
   GemmFinish finish;
   bool block_scales;
   bool silu;
@@ -82,33 +87,58 @@ struct GemmTile {
     const int size = min(kGroup, p.row_tiles - first);
     const int rest = index % per_group;
     GemmTile tile;
-    tile.row = (first + rest % size) * 128 * p.cluster;
+    tile.row = (first + rest % size) * p.block_rows * p.cluster;
     tile.column = rest / size * (p.silu ? columns / 2 : columns);
     return tile;
   }
 };
 
-template <GemmType type, int columns>
+// What is done of a tile at a time: with `cut` a share of its K.
+template <bool cut>
+struct GemmWork {
+  int tile;
+  int split = 0;
+  int first_box = 0;
+  int end_box;
+
+  static __device__ __forceinline__ int count(const GemmParams& p) {
+    return p.row_tiles * p.column_tiles * (cut ? p.splits : 1);
+  }
+  __device__ __forceinline__ GemmWork(const GemmParams& p, int index)
+      : tile(index), end_box(p.k_boxes) {
+    if constexpr (cut) {
+      const int tiles = p.row_tiles * p.column_tiles;
+      tile = index % tiles;
+      split = index / tiles;
+      first_box = split * p.k_boxes / p.splits;
+      end_box = (split + 1) * p.k_boxes / p.splits;
+    }
+  }
+};
+
+template <GemmType type, int columns, bool cut>
 __device__ __forceinline__ void produce_operands(const GemmParams& p, uint32_t ring, uint32_t full,
                                                  uint32_t empty) {
   using S = GemmShape<type, columns>;
   const uint64_t policy = policy_evict_normal();
   const int rank = p.cluster == 2 ? static_cast<int>(cluster_rank()) : 0;
   const int clusters = static_cast<int>(gridDim.x) / p.cluster;
-  const int tiles = p.row_tiles * p.column_tiles;
+  const int count = GemmWork<cut>::count(p);
   const int second_half = p.silu ? p.n / 2 : S::kHalf;
+  const uint32_t box_bytes = 128 * static_cast<uint32_t>(p.block_rows) + 2 * S::kHalfBytes;
   int stage = 0;
   uint32_t parity = 1;
-  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < tiles; index += clusters) {
-    const GemmTile tile = GemmTile::at<columns>(p, index);
-    for (int box = 0; box < p.k_boxes; ++box) {
+  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < count; index += clusters) {
+    const GemmWork<cut> work(p, index);
+    const GemmTile tile = GemmTile::at<columns>(p, work.tile);
+    for (int box = work.first_box; box < work.end_box; ++box) {
       barrier_wait(empty + 8 * stage, parity);
       const uint32_t barrier = full + 8 * stage;
       const uint32_t x_at = ring + stage * S::kStageBytes;
       const uint32_t w_at = x_at + S::kXBytes;
       const int inputs = box * S::kBoxElements;
-      barrier_arrive_expect(barrier, S::kStageBytes);
-      tile_copy_2d(x_at, &p.x_map, inputs, tile.row + rank * S::kRows, barrier, policy);
+      barrier_arrive_expect(barrier, box_bytes);
+      tile_copy_2d(x_at, &p.x_map, inputs, tile.row + rank * p.block_rows, barrier, policy);
       if (p.cluster == 2) {
         tile_copy_2d_multicast(w_at + rank * S::kHalfBytes, &p.weight_map, inputs,
                                tile.column + rank * second_half, barrier, 3, policy);
@@ -193,20 +223,23 @@ struct GemmStore {
   const GemmParams& p;
   const float* factors;
   int row;  // of this lane; the other is 8 below
+  int end_row;
   int t;
   float row_scale[2];
 
   // Before the product, so that nothing waits for the scales at its end.
   __device__ __forceinline__ GemmStore(const GemmParams& params, const float* shared_factors,
-                                       int first_row, int lane)
+                                       int block_row, int place, int lane)
       : p(params),
         factors(shared_factors),
-        row(first_row + lane / 4),
+        row(block_row + place + lane / 4),
+        end_row(min(params.m, block_row + params.block_rows)),
         t(lane % 4),
         row_scale{1.0f, 1.0f} {
     if (type != GemmType::kBF16 && !p.block_scales && p.x_scale != nullptr) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) row_scale[h] = row + 8 * h < p.m ? p.x_scale[row + 8 * h] : 0.0f;
+      for (int h = 0; h < 2; ++h)
+        row_scale[h] = row + 8 * h < end_row ? p.x_scale[row + 8 * h] : 0.0f;
     }
   }
 
@@ -254,7 +287,7 @@ struct GemmStore {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         transpose_quad(words[h], t);
-        if (8 * i < limit && row + 8 * h < p.m) {
+        if (8 * i < limit && row + 8 * h < end_row) {
           *reinterpret_cast<uint4*>(out + h * below + 8 * i) =
               make_uint4(words[h][0], words[h][1], words[h][2], words[h][3]);
         }
@@ -274,7 +307,7 @@ struct GemmStore {
       scale(v, d, i);
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (8 * i >= limit || row + 8 * h >= p.m) continue;
+        if (8 * i >= limit || row + 8 * h >= end_row) continue;
         float* at = out + h * below + 8 * i;
         if constexpr (adds) {
           add_pair(at, v[2 * h], v[2 * h + 1]);
@@ -309,7 +342,7 @@ struct GemmStore {
       for (int h = 0; h < 2; ++h) {
         const int column = first_column + 8 * j + 2 * t;
         r[j][h] = make_float2(0.0f, 0.0f);
-        if (p.residual != nullptr && row + 8 * h < p.m && column < width) {
+        if (p.residual != nullptr && row + 8 * h < end_row && column < width) {
           r[j][h] = *reinterpret_cast<const float2*>(p.residual +
                                                      (row + 8 * h) * p.residual_stride + column);
         }
@@ -321,7 +354,7 @@ struct GemmStore {
     if (column >= width) return;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      if (row + 8 * h >= p.m) continue;
+      if (row + 8 * h >= end_row) continue;
       *reinterpret_cast<float2*>(static_cast<float*>(p.out) + (row + 8 * h) * p.out_stride +
                                  column) = make_float2(v[2 * h], v[2 * h + 1]);
     }
@@ -332,9 +365,26 @@ struct GemmStore {
                                              int width) const {
     transpose_quad(words, t);
     const int at = column + 8 * t;
-    if (row + 8 * half >= p.m || at >= width) return;
+    if (row + 8 * half >= end_row || at >= width) return;
     *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(p.out) + (row + 8 * half) * p.out_stride +
                               at) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+
+  // Of a share of K, as they are.
+  __device__ __forceinline__ void store_sums(const float (&d)[columns / 2], int first_column,
+                                             int split) const {
+    const int limit = p.n - first_column;
+    const int64_t first = static_cast<int64_t>(split) * p.m + row;
+    float* out = static_cast<float*>(p.out) + first * p.out_stride + first_column + 2 * t;
+#pragma unroll
+    for (int i = 0; i < columns / 8; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (8 * i >= limit || row + 8 * h >= end_row) continue;
+        *reinterpret_cast<float2*>(out + 8 * h * p.out_stride + 8 * i) =
+            make_float2(d[4 * i + 2 * h], d[4 * i + 2 * h + 1]);
+      }
+    }
   }
 
   __device__ __forceinline__ void store(const GemmSum<type> (&d)[columns / 2],
@@ -539,7 +589,7 @@ struct PromotedSum {
   }
 };
 
-template <GemmType type, int columns, bool promote>
+template <GemmType type, int columns, bool promote, bool cut>
 __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t ring_at,
                                                  uint32_t full, uint32_t empty,
                                                  float* shared_factors) {
@@ -549,33 +599,35 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
   const int lane = thread % 32;
   const int rank = p.cluster == 2 ? static_cast<int>(cluster_rank()) : 0;
   const int clusters = static_cast<int>(gridDim.x) / p.cluster;
-  const int tiles = p.row_tiles * p.column_tiles;
+  const int count = GemmWork<cut>::count(p);
   float* const factors = shared_factors + group * S::kFactorFloats;
   GemmRing<S> ring = {full, empty, p.cluster == 2 ? peer_address(empty, rank ^ 1) : 0};
   const uint32_t rows_at = ring_at + group * 64 * 128;
   const uint32_t w_offset = S::kXBytes - group * 64 * 128;
-  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < tiles; index += clusters) {
-    const GemmTile tile = GemmTile::at<columns>(p, index);
-    const int first_row = tile.row + rank * S::kRows + 64 * group + 16 * (thread / 32);
+  for (int index = static_cast<int>(blockIdx.x) / p.cluster; index < count; index += clusters) {
+    const GemmWork<cut> work(p, index);
+    const GemmTile tile = GemmTile::at<columns>(p, work.tile);
+    const int block_row = tile.row + rank * p.block_rows;
+    const int place = 64 * group + 16 * (thread / 32);
     ColumnFactors<type, columns> column_factors;
-    const bool has_factors = type != GemmType::kBF16 || p.finish == GemmFinish::kAny;
+    const bool has_factors = !cut && (type != GemmType::kBF16 || p.finish == GemmFinish::kAny);
     if (has_factors) column_factors.load(p, tile.column, thread);
-    const GemmStore<type, columns> store(p, factors, first_row, lane);
+    const GemmStore<type, columns> store(p, factors, block_row, place, lane);
     GemmSum<type> d[columns / 2];
     if constexpr (promote) {
       const PromotedSum<type, columns> sum = {
-          p, ring, rows_at, w_offset, lane, {p, first_row + lane / 4, tile.column, lane}};
+          p, ring, rows_at, w_offset, lane, {p, block_row + place + lane / 4, tile.column, lane}};
       sum.run(d);
     } else {
       int before = 0;
-      for (int box = 0; box < p.k_boxes; ++box) {
+      for (int box = work.first_box; box < work.end_box; ++box) {
         ring.wait();
         const uint32_t x_at = rows_at + ring.stage * S::kStageBytes;
         wgmma_fence();
-        multiply_box<type, columns>(d, x_at, x_at + w_offset, box > 0);
+        multiply_box<type, columns>(d, x_at, x_at + w_offset, box > work.first_box);
         wgmma_commit();
         wgmma_wait<1>();
-        if (box > 0) ring.release(before, lane);
+        if (box > work.first_box) ring.release(before, lane);
         before = ring.stage;
         ring.advance();
       }
@@ -584,11 +636,15 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
       ring.release(before, lane);
     }
     if (has_factors) column_factors.share(factors, thread, group);
-    store.store(d, tile.column);
+    if constexpr (cut) {
+      store.store_sums(d, tile.column, work.split);
+    } else {
+      store.store(d, tile.column);
+    }
   }
 }
 
-template <GemmType type, int columns, bool promote>
+template <GemmType type, int columns, bool promote, bool cut>
 __global__ void __launch_bounds__(384, 1) gemm_kernel(const __grid_constant__ GemmParams p) {
   using S = GemmShape<type, columns>;
   extern __shared__ std::byte shared[];
@@ -611,11 +667,11 @@ __global__ void __launch_bounds__(384, 1) gemm_kernel(const __grid_constant__ Ge
   launch_dependents();
   if (threadIdx.x < 128) {
     give_registers<40>();
-    if (threadIdx.x == 0) produce_operands<type, columns>(p, ring, full, empty);
+    if (threadIdx.x == 0) produce_operands<type, columns, cut>(p, ring, full, empty);
     __syncwarp();
   } else {
     take_registers<232>();
-    consume_operands<type, columns, promote>(
+    consume_operands<type, columns, promote, cut>(
         p, ring, full, empty,
         reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + S::kFactorsAt));
   }
