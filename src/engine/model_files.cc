@@ -297,14 +297,29 @@ Result<std::shared_ptr<const text::Tokenizer>> ModelFiles::load_tokenizer() cons
   if (tokens == nullptr)
     return data_loss(path() + ": 'tokenizer.ggml.tokens' is missing or not a list of strings");
   vocabulary.tokens = *tokens;
-  if (const auto* map = gguf_->get_ints("tokenizer.ggml.precompiled_charsmap")) {
-    for (const int64_t byte : *map)
-      vocabulary.precompiled_charsmap.push_back(static_cast<char>(byte));
+  // A list that is there and of another type must not pass for one that is not there.
+  const auto read_list = [&](const char* key, const char* of, const auto* list,
+                             auto* out) -> Status {
+    if (list != nullptr) {
+      out->assign(list->begin(), list->end());
+    } else if (gguf_->metadata().contains(key)) {
+      return data_loss(fmt::format("{}: key '{}': not a list of {}", path(), key, of));
+    }
+    return {};
+  };
+  const char* const charsmap = "tokenizer.ggml.precompiled_charsmap";
+  const char* const scores = "tokenizer.ggml.scores";
+  const char* const types = "tokenizer.ggml.token_type";
+  const char* const merges = "tokenizer.ggml.merges";
+  std::vector<int64_t> map;
+  for (const Status& status :
+       {read_list(charsmap, "bytes", gguf_->get_ints(charsmap), &map),
+        read_list(scores, "numbers", gguf_->get_floats(scores), &vocabulary.scores),
+        read_list(types, "integers", gguf_->get_ints(types), &vocabulary.token_types),
+        read_list(merges, "strings", gguf_->get_strings(merges), &vocabulary.merges)}) {
+    if (!status.ok()) return status;
   }
-  if (const auto* scores = gguf_->get_floats("tokenizer.ggml.scores")) vocabulary.scores = *scores;
-  if (const auto* types = gguf_->get_ints("tokenizer.ggml.token_type"))
-    vocabulary.token_types = *types;
-  if (const auto* merges = gguf_->get_strings("tokenizer.ggml.merges")) vocabulary.merges = *merges;
+  for (const int64_t byte : map) vocabulary.precompiled_charsmap.push_back(static_cast<char>(byte));
   auto tokenizer = text::Tokenizer::from_gguf(std::move(vocabulary));
   if (!tokenizer.ok()) return tokenizer.status().with_context(path());
   return tokenizer;

@@ -222,7 +222,9 @@ void read_scaling(Keys& keys, const ModelConfig& config, RopeConfig* rope) {
     return;
   }
   if (type == "none" || factor == 0.0) {
-    if (type == "yarn") keys.fail("rope.scaling.factor", "missing");
+    const bool given =
+        keys.find_float("rope.scaling.factor") || keys.find_float("rope.scale_linear");
+    if (type == "yarn" || (type == "linear" && !given)) keys.fail("rope.scaling.factor", "missing");
     return;
   }
   rope->factor = static_cast<float>(factor);

@@ -258,6 +258,11 @@ TEST(ConfigGguf, EveryLieNamesItsKey) {
     EXPECT_THAT(config.status().message(), HasSubstr("m.gguf: ")) << lie.key;
     EXPECT_THAT(config.status().message(), HasSubstr("llama." + lie.key)) << lie.key;
   }
+  Metadata scaled = model("llama");
+  scaled.set("llama.rope.scaling.type", std::string("linear"));
+  EXPECT_THAT(parse(scaled).status().message(), HasSubstr("llama.rope.scaling.factor: missing"));
+  scaled.set("llama.rope.scaling.factor", 0.0f);  // as some files say that nothing is scaled
+  EXPECT_EQ(read(scaled).rope.scaling, RopeScaling::kNone);
   Metadata m = model("llama");
   m.set("general.architecture", std::string("mamba"));
   EXPECT_THAT(parse(m).status().message(),

@@ -132,6 +132,13 @@ class GgufLoader {
       return data_loss(fmt::format("tokenizer.ggml.token_type: {} entries for {} tokens",
                                    in_.token_types.size(), size));
     }
+    for (size_t id = 0; id < in_.token_types.size(); ++id) {
+      const int64_t kind = in_.token_types[id];
+      if (kind < 0 || kind > int64_t{kByte}) {
+        return data_loss(
+            fmt::format("tokenizer.ggml.token_type: token {} is of type {}", id, kind));
+      }
+    }
     if (!in_.scores.empty() && in_.scores.size() != size) {
       return data_loss(
           fmt::format("tokenizer.ggml.scores: {} entries for {} tokens", in_.scores.size(), size));
@@ -187,6 +194,7 @@ class GgufLoader {
     auto settings = find_pre(in_.pre);
     if (!settings.ok()) return settings.status();
     const PreSettings& pre = **settings;
+    if (in_.merges.empty()) return data_loss("tokenizer.ggml.merges: missing");
     std::vector<BpeMerge> merges;
     merges.reserve(in_.merges.size());
     for (const std::string& merge : in_.merges) {

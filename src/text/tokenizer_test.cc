@@ -310,6 +310,11 @@ TEST(Gguf, BadVocabulariesAreErrors) {
   v = sentencepiece();
   v.scores[3] = std::numeric_limits<double>::quiet_NaN();
   refused(v, "finite");
+  for (const int64_t type : {-1, 7, 99}) {
+    v = sentencepiece();
+    v.token_types[3] = type;
+    refused(v, "token_type: token 3");
+  }
   v = sentencepiece();
   v.tokens[20] = "x";
   v.unknown_id.reset();
@@ -322,6 +327,7 @@ TEST(Gguf, BadVocabulariesAreErrors) {
   v.pre = "no-such-pre";
   refused(v, "no-such-pre");
   v.pre = "gpt-2";
+  refused(v, "merges: missing");
   v.merges = {"nospace"};
   refused(v, "merges[0]");
   v.merges = {"a b"};

@@ -166,6 +166,23 @@ def test_few_bytes_that_announce_many(pelton, tmp_path, count):
         refused(pelton("run", path, *RUN, **QUICK), "giant.gguf")
 
 
+@pytest.mark.parametrize(("name", "key", "old", "new"), [
+    # integers as floats; the name of a list that must be there changed
+    ("llama", "token_type", b"", (5, 6)), ("llama", "merges", b"merges", b"mergex"),
+])  # fmt: skip
+def test_lists_of_a_vocabulary_that_are_of_another_type(pelton, tmp_path, name, key, old, new):
+    data = bytearray((GOLDEN / name / "model.gguf").read_bytes())
+    at = data.index(b"tokenizer.ggml." + key.encode())
+    if old:
+        data[at + 15 : at + 15 + len(old)] = new
+    else:
+        kind = at + 15 + len(key) + 4  # behind the key: 9 for a list, then what of
+        assert data[kind] == new[0]
+        data[kind] = new[1]
+    (tmp_path / "list.gguf").write_bytes(data)
+    refused(pelton("tokenize", tmp_path / "list.gguf", "hi", **QUICK), key)
+
+
 def test_flipped_bytes_never_crash(pelton, tmp_path):
     """A changed header is refused or, where the byte does not matter, runs."""
     data = GGUF.read_bytes()
