@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 from conftest import BINARY, ROOT
@@ -48,3 +49,25 @@ def replace(path: pathlib.Path, content):
         path.write_bytes(content)
     else:
         path.write_text(content)
+
+
+def documented(answer):
+    """(names that must be there, names that may be) of a row of the table in docs/commands.md."""
+    page = (ROOT / "docs/commands.md").read_text()
+    row, = (line for line in page.splitlines() if line.startswith(f"| {answer} | ") or line.startswith(f"| {answer}, and the first row | "))
+    names = re.findall(r"`([a-z0-9_]+(?:\[\])?(?:\.[a-z0-9_]+(?:\[\])?)*\??)`", row.split("|", 2)[2])
+    names = [name for name in names if name not in ("null", "stop", "length", "cancelled", "memory", "compute", "value")]
+    must, may = {n for n in names if n[-1] != "?"}, {n[:-1] for n in names if n[-1] == "?"}
+    if ", and the first row |" in row:
+        first = documented("most commands")
+        must, may = must | first[0], may | first[1]
+    return must, may
+
+
+def members(value, path=""):
+    """Full names of what an answer holds at its leaves; lists of numbers or of text are leaves."""
+    if isinstance(value, dict):
+        return set().union(*(members(v, f"{path}.{k}" if path else k) for k, v in value.items()))
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return set().union(*(members(v, path + "[]") for v in value))
+    return {path}

@@ -4,11 +4,12 @@ import contextlib
 import csv
 import http.server
 import json
+import re
 import threading
 
 import pytest
 from server_support import Server
-from support import refused
+from support import documented, members, refused
 
 FEW = ("--num-prompts", 6, "--input-len", 5, "--output-len", 4, "--ignore-eos")
 
@@ -57,6 +58,16 @@ def test_counts_what_the_server_counts(server, pelton, endpoint, loop, tmp_path)
         lines = list(csv.DictReader(file))
     assert len(lines) == 6 and all(line["outcome"] == "ok" and line["output_tokens"] == "4" for line in lines)
     assert all(float(line["ttft_ms"]) <= float(line["e2e_ms"]) for line in lines)
+
+
+@pytest.mark.parametrize("goals", [(), ("--goodput", "ttft:5000")])
+def test_answers_hold_what_the_page_says(server, pelton, goals):
+    answer = measure(pelton, url_of(server), *FEW, *goals)
+    must, may = documented("`bench-serve`")
+    got = {re.sub(r"^latency_ms\.(ttft|tpot|itl|e2el)\.", "latency_ms.e2el.", name) for name in members(answer)}
+    assert must <= got, must - got
+    assert got <= must | may, got - must - may
+    assert set(answer["latency_ms"]) == {"ttft", "tpot", "itl", "e2el"}
 
 
 def test_token_ids_are_exact_and_prefixes_are_found_again(server, pelton):

@@ -1,9 +1,8 @@
 """Commands, help and refusals."""
-import re
 
 import pytest
 from conftest import ROOT, one_line_error
-from support import RUNNEL, start
+from support import RUNNEL, documented, members, start
 
 TEXT = ROOT / "tests/data/text.txt"
 COMMANDS = {"run": ("-p", "a", "-n", 1), "tokenize": ("a",), "inspect": (), "plan": (),
@@ -64,28 +63,6 @@ def test_help_on_a_full_disk_is_an_error(arguments):
         process = start(*arguments, stdout=full)
         _, err = process.communicate(timeout=60)
     assert process.returncode > 0 and err.startswith(b"pelton: ") and err.count(b"\n") == 1
-
-
-def documented(answer):
-    """(names that must be there, names that may be) of a row of the page's table."""
-    page = (ROOT / "docs/commands.md").read_text()
-    row, = (line for line in page.splitlines() if line.startswith(f"| {answer} | ") or line.startswith(f"| {answer}, and the first row | "))
-    names = re.findall(r"`([a-z0-9_]+(?:\[\])?(?:\.[a-z0-9_]+(?:\[\])?)*\??)`", row.split("|", 2)[2])
-    names = [name for name in names if name not in ("null", "stop", "length", "cancelled", "memory", "compute", "value")]
-    must, may = {n for n in names if n[-1] != "?"}, {n[:-1] for n in names if n[-1] == "?"}
-    if ", and the first row |" in row:
-        first = documented("most commands")
-        must, may = must | first[0], may | first[1]
-    return must, may
-
-
-def members(value, path=""):
-    """Full names of what an answer holds at its leaves; lists of numbers or of text are leaves."""
-    if isinstance(value, dict):
-        return set().union(*(members(v, f"{path}.{k}" if path else k) for k, v in value.items()))
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return set().union(*(members(v, path + "[]") for v in value))
-    return {path}
 
 
 @pytest.mark.parametrize(("answer", "arguments"), [
