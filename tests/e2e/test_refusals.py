@@ -25,6 +25,16 @@ def test_folder_without_a_model(pelton, tmp_path, command):
     refused(pelton(command, tmp_path, *text, **QUICK), str(tmp_path))
 
 
+@pytest.mark.parametrize(("architecture", "model_type"), [("BertModel", "bert"), ("XLMRobertaModel", "xlm-roberta"),
+                                                          ("T5ForConditionalGeneration", "t5")])
+@pytest.mark.parametrize("arguments", [("serve", "--port", "0"), ("run", *RUN), ("plan",)], ids=lambda a: a[0])
+def test_models_that_do_not_decode_never_start(pelton, tmp_path, arguments, architecture, model_type):
+    folder = copy_folder(RUNNEL, tmp_path / "encoder")
+    config = json.loads((RUNNEL / "config.json").read_text()) | {"architectures": [architecture], "model_type": model_type}
+    replace(folder / "config.json", json.dumps(config))
+    refused(pelton(arguments[0], folder, *arguments[1:], **QUICK), "config.json", f"'{model_type}' is not supported")
+
+
 @pytest.mark.parametrize("arguments", [(), ("frobnicate",), ("run",), ("run", RUNNEL, "--frobnicate"), ("tokenize",),
                                        ("--frobnicate",), ("run", RUNNEL, "-n"), ("plan", RUNNEL, "extra"),
                                        ("run", RUNNEL, "-p", "a", "-p", "b")])
