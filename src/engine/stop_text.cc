@@ -26,22 +26,25 @@ std::string StopText::finish() {
 }
 
 std::string StopText::release() {
-  // The earliest stop in the held text wins; among those that begin there, the longest.
+  // The stop that is complete first wins, as if text came a character at a time, so that the answer
+  // does not depend on how tokens cut it; of those that end together, the longest.
   size_t cut = std::string::npos;
-  size_t length = 0;
+  size_t end = std::string::npos;
   for (size_t i = 0; i < stops_.size(); ++i) {
     const std::string& stop = stops_[i];
     if (stop.empty()) continue;
     const size_t at = held_.find(stop);
-    if (at < cut || (at == cut && at != std::string::npos && stop.size() > length)) {
+    if (at == std::string::npos) continue;
+    const size_t stop_end = at + stop.size();
+    if (stop_end < end || (stop_end == end && at < cut)) {
       cut = at;
-      length = stop.size();
+      end = stop_end;
       stopped_by_ = static_cast<int32_t>(i);
     }
   }
   if (cut != std::string::npos) {
     stopped_ = true;
-    held_.resize(include_stop_ ? cut + length : cut);
+    held_.resize(include_stop_ ? end : cut);
     return std::exchange(held_, {});
   }
   // Longest tail that is a proper beginning of a stop string stays.

@@ -1,5 +1,5 @@
-// Text of one completion as it may be shown: whole characters, cut before the first stop string,
-// and never a character that could still turn out to belong to one.
+// Text of one completion as it may be shown: whole characters, cut before the stop string that is
+// complete first, and never a character that could still turn out to belong to one.
 #pragma once
 
 #include <cstdint>

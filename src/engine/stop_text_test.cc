@@ -49,6 +49,35 @@ TEST_F(StopTextTest, CutsBeforeTheFirstStop) {
   EXPECT_EQ(run(ids, {"CD", "CDE"}), "AB");
 }
 
+// Text, and which stop it was, are the same for a token a character as for tokens of several.
+TEST_F(StopTextTest, TheStopThatIsCompleteFirstWinsHoweverTokensCut) {
+  const std::string text = "value\n\nreturn";
+  const auto long_ids = tokenizer_->encode(text, {.add_special_tokens = false});
+  ASSERT_LT(long_ids.size(), text.size() - 4);
+  struct Case {
+    std::vector<std::string> stops;
+    std::string before, including;
+    int32_t stopped_by;
+  };
+  const Case cases[] = {
+      {{"lue\n\n", "\n"}, "value", "value\n", 1},
+      {{"\n\n", "\n"}, "value", "value\n", 1},
+      {{"\n", "e\n"}, "valu", "value\n", 1},
+      {{"alue\n\nreturn", "ue", "lue"}, "va", "value", 2},
+      {{"return", "\n\nret", "etu"}, "value", "value\n\nret", 1},
+  };
+  for (const Case& c : cases) {
+    for (const auto& ids : {byte_ids(text), long_ids}) {
+      EXPECT_EQ(run(ids, c.stops), c.before);
+      EXPECT_EQ(run(ids, c.stops, true), c.including);
+      StopText filter(tokenizer_, c.stops, false, true);
+      for (const int32_t id : ids) filter.push(id);
+      filter.finish();
+      EXPECT_EQ(filter.stopped_by(), c.stopped_by) << c.stops[0];
+    }
+  }
+}
+
 TEST_F(StopTextTest, NothingOfAPossibleStopIsShownBeforeItIsDecided) {
   StopText filter(tokenizer_, {"DEFX"}, false, true);
   std::string text;
