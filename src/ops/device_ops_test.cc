@@ -367,6 +367,21 @@ TEST(DeviceOpFaultTest, ALaunchThatFailsIsAStatus) {
   EXPECT_EQ(fake.fault().code(), StatusCode::kInternal);
 }
 
+// A context that only plans, for a device with these kernels.
+struct Planning {
+  explicit Planning(const kernels::DeviceKernels& kernels, const device::Caps& of = {},
+                    bool has_cublaslt = false)
+      : caps(of), device{.caps = caps, .kernels = kernels, .has_cublaslt = has_cublaslt} {}
+  Planning(const Planning&) = delete;
+
+  device::Caps caps;
+  DeviceStep device;
+  memory::StepArena arena = memory::StepArena::counting();
+  ThreadPool pool{1};
+  StepContext context{
+      .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
+};
+
 // Scratch of a plan covers every number of rows below it, whichever kernel wins there.
 TEST(DevicePlanTest, ScratchCoversFewerRowsThanPlanned) {
   const auto any = [](const device::Caps&, const kernels::MatmulProblem&) { return true; };
@@ -380,17 +395,12 @@ TEST(DevicePlanTest, ScratchCoversFewerRowsThanPlanned) {
                                           {"few", few, one, some, launch}};
   kernels::DeviceKernels list = kernels::ref::device_kernels();
   list.matmul = entries;
-  const device::Caps caps;
-  const DeviceStep device{caps, list};
-  memory::StepArena arena = memory::StepArena::counting();
-  ThreadPool pool(1);
-  StepContext context{
-      .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
+  Planning plan(list);
   const WeightMatrix weight{.rows = 4, .columns = 8, .format = WeightFormat::kBF16};
   const Tensor x = Tensor::rows(nullptr, DType::kF32, 100, 8);
   const Tensor out = Tensor::rows(nullptr, DType::kF32, 100, 4);
-  ASSERT_TRUE(matmul(context, {.x = x, .weights = {&weight, 1}, .out = out}).ok());
-  EXPECT_EQ(arena.peak(), 640u);
+  ASSERT_TRUE(matmul(plan.context, {.x = x, .weights = {&weight, 1}, .out = out}).ok());
+  EXPECT_EQ(plan.arena.peak(), 640u);
 }
 
 // Attention kernels that write down what they were given.
@@ -481,44 +491,34 @@ TEST(DeviceAttentionTest, DecodingSequencesOfAMixedStepGoToTheDecodeKernel) {
 TEST(DevicePlanTest, AStepOfPromptsHasScratchForItsDecodingSequences) {
   kernels::DeviceKernels list = kernels::ref::device_kernels();
   list.attention = kNotedAttention;
-  const device::Caps caps;
-  const DeviceStep device{caps, list};
-  memory::StepArena arena = memory::StepArena::counting();
-  ThreadPool pool(1);
-  StepContext context{
-      .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
+  Planning plan(list);
   std::vector<kernels::SequenceSlice> slices;
   for (int32_t i = 0; i < 7; ++i) slices.push_back({i * 10, 10, 100, nullptr});
   ASSERT_TRUE(
-      attention(context, {.queries = Tensor::rows(nullptr, DType::kF32, 70, 32).heads(2, 16),
-                          .cache = {.block_tokens = 16, .num_kv_heads = 1, .head_dim = 16},
-                          .sequences = slices,
-                          .variant = {},
-                          .out = Tensor::rows(nullptr, DType::kF32, 70, 32)})
+      attention(plan.context, {.queries = Tensor::rows(nullptr, DType::kF32, 70, 32).heads(2, 16),
+                               .cache = {.block_tokens = 16, .num_kv_heads = 1, .head_dim = 16},
+                               .sequences = slices,
+                               .variant = {},
+                               .out = Tensor::rows(nullptr, DType::kF32, 70, 32)})
           .ok());
-  EXPECT_GE(arena.peak(), size_t{7} * 4096);
+  EXPECT_GE(plan.arena.peak(), size_t{7} * 4096);
 }
 
 // A plan has room for cuBLASLt's workspace where products of many rows may be the library's, and
 // where nothing is known of the library.
 TEST(DevicePlanTest, TheLibrarysWorkspaceIsPlanned) {
-  const device::Caps caps = device::h200_caps();
   const WeightMatrix weight{.rows = 256, .columns = 256, .format = WeightFormat::kBF16};
   const Tensor x = Tensor::rows(nullptr, DType::kBF16, 300, 256);
   const Tensor out = Tensor::rows(nullptr, DType::kBF16, 300, 256);
   for (const bool has_cublaslt : {false, true}) {
-    const DeviceStep device{.caps = caps, .kernels = cuda_kernels(), .has_cublaslt = has_cublaslt};
-    memory::StepArena arena = memory::StepArena::counting();
-    ThreadPool pool(1);
-    StepContext context{
-        .arena = arena, .pool = pool, .cpu = kernels::generic_kernels(), .device = &device};
-    ASSERT_TRUE(matmul(context, {.x = x, .weights = {&weight, 1}, .out = out}).ok());
+    Planning plan(cuda_kernels(), device::h200_caps(), has_cublaslt);
+    ASSERT_TRUE(matmul(plan.context, {.x = x, .weights = {&weight, 1}, .out = out}).ok());
     constexpr size_t kLibrary = size_t{32} << 20;  // our own kernels take less
     if (has_cublaslt) {
-      EXPECT_GE(arena.peak(), kLibrary);
-      EXPECT_LE(arena.peak(), kLibrary + (size_t{1} << 20));
+      EXPECT_GE(plan.arena.peak(), kLibrary);
+      EXPECT_LE(plan.arena.peak(), kLibrary + (size_t{1} << 20));
     } else {
-      EXPECT_LT(arena.peak(), kLibrary);
+      EXPECT_LT(plan.arena.peak(), kLibrary);
     }
   }
 }
