@@ -114,7 +114,6 @@ __device__ __forceinline__ float load_query(const PagedDecodeParams& p, const De
       if (g < h.heads) {
         v = *reinterpret_cast<const uint4*>(from + 64 * (i / 2) + 16 * t + 8 * (i % 2));
       }
-      query[i] = v;
     } else {  // i = 4 * box + 2 * half + part: 8 dims of the box of 128
       if (g < h.heads) {
         const int dim = DecodeShape<type, head_dim>::kIsPaired
@@ -122,8 +121,8 @@ __device__ __forceinline__ float load_query(const PagedDecodeParams& p, const De
                             : 128 * (i / 4) + 32 * t + 8 * (i % 4);
         v = *reinterpret_cast<const uint4*>(from + dim);
       }
-      query[i] = v;
     }
+    query[i] = v;
   }
   if (type == PageType::kBF16) return 1.0f;
   uint32_t highest = 0;
