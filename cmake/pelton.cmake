@@ -50,6 +50,9 @@ endif()
 
 # What is tested is optimised, its tests need not be: they are half of the sources.
 set(PELTON_TEST_FLAGS "$<$<CXX_COMPILER_ID:GNU>:-O1>" ${PELTON_UNFUZZED_FLAGS})
+if(PELTON_SANITIZE)
+  list(APPEND PELTON_TEST_FLAGS -O0)
+endif()
 
 # Headers that most sources read, and those of tests, compiled once: a third of a build from nothing. ccache keeps what
 # uses them if its sloppiness is pch_defines,time_macros and no time stamp is in them. The preset cuda-test, which does

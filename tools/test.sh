@@ -214,7 +214,17 @@ if [[ $long -eq 1 ]]; then export PELTON_LONG_TESTS=1; fi
 if build dev dev; then
   single check-commands python3 tools/dev/make_commands.py build/dev/bin/pelton --check
   run_ctest dev "$jobs"
+  # These wait a third of their time for servers and time limits: the next tree is compiled in it, at the lowest priority.
+  ahead=
+  if [[ $quick -eq 0 ]]; then
+    { cmake --preset asan-ubsan && nice -n 19 cmake --build build/asan-ubsan --parallel "$jobs"; } >"$logs/ahead.log" 2>&1 &
+    ahead=$!
+  fi
   run_pytest "black-box tests" dev tests/e2e tools/dev
+  if [[ -n $ahead ]]; then
+    say "asan-ubsan: rest of the build"
+    wait "$ahead"
+  fi
 fi
 if [[ $quick -eq 1 ]]; then finish; fi
 
