@@ -42,7 +42,7 @@ endif()
 
 # The folders that fuzz targets reach and whose branches they follow; a fifth of a sanitizer tree's minutes elsewhere.
 set(PELTON_FUZZED base json core kv_blocks sched sched_testing weights weights_testing template text output server_api
-  bench_serve)
+  bench_serve stop_text formats)
 set(PELTON_UNFUZZED_FLAGS "")
 if(PELTON_SANITIZE MATCHES "fuzzer-no-link")
   set(PELTON_UNFUZZED_FLAGS -fno-sanitize=fuzzer-no-link)
