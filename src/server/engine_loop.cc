@@ -16,8 +16,12 @@ int64_t now_ns() {
 
 }  // namespace
 
-EngineLoop::EngineLoop(engine::Engine& engine, DamageSink on_damage)
-    : engine_(engine), on_damage_(std::move(on_damage)), thread_([this] { run(); }) {}
+EngineLoop::EngineLoop(engine::Engine& engine, DamageSink on_damage,
+                       std::function<void()> after_step)
+    : engine_(engine),
+      on_damage_(std::move(on_damage)),
+      after_step_(std::move(after_step)),
+      thread_([this] { run(); }) {}
 
 EngineLoop::~EngineLoop() { stop(); }
 
@@ -117,6 +121,7 @@ void EngineLoop::step_until_idle() {
     const int64_t begin = now_ns();
     step_started_ns_ = begin;
     worked = engine_.step();
+    after_step_();
     if (worked) busy_ns_ += now_ns() - begin;
     step_started_ns_ = 0;
     if (worked) stalled_since_ns_ = 0;

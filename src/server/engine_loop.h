@@ -19,7 +19,8 @@ class EngineLoop {
   // `on_damage` is called once, on the engine's thread, when the engine can no longer step:
   // requests that are open then get no more events. It is told why, for the log.
   using DamageSink = std::function<void(std::string_view cause)>;
-  EngineLoop(engine::Engine& engine, DamageSink on_damage);
+  // `after_step` is called on the engine's thread when the events of a step have been told.
+  EngineLoop(engine::Engine& engine, DamageSink on_damage, std::function<void()> after_step);
   ~EngineLoop();  // stops
   EngineLoop(const EngineLoop&) = delete;
   EngineLoop& operator=(const EngineLoop&) = delete;
@@ -47,6 +48,7 @@ class EngineLoop {
 
   engine::Engine& engine_;
   DamageSink on_damage_;
+  std::function<void()> after_step_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool work_ = false;

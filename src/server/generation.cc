@@ -56,7 +56,7 @@ void Generation::launch() {
   if (refusal && !error_) error_ = std::move(refusal);
   open_ -= static_cast<int32_t>(plan_.requests.size() - ids_.size()) * n_;
   for (const RequestId id : ids_) host_.loop().cancel(id);
-  if (open_ == 0) conclude();
+  if (open_ == 0) conclude(Wake::kNow);
 }
 
 // False when one was refused, or the generation was stopped before all were handed over.
@@ -95,7 +95,7 @@ void Generation::stop(std::optional<ApiError> error) {
   if (!host_.abandon(*this)) return;
   const std::lock_guard lock(mutex_);
   open_ = 0;
-  conclude();
+  conclude(Wake::kNow);
 }
 
 void Generation::fail_hard(const ApiError& error) {
@@ -109,7 +109,7 @@ void Generation::fail_hard(const ApiError& error) {
   } catch (const std::bad_alloc&) {
     lost_ = true;
   }
-  conclude();
+  conclude(Wake::kNow);
 }
 
 // There is no memory for it: it ends alone. Takes none.
@@ -119,13 +119,13 @@ void Generation::lose() {
   lost_ = stopped_ = true;
   open_ = 0;
   for (const RequestId id : ids_) host_.loop().cancel(id);
-  conclude();
+  conclude(Wake::kNow);
 }
 
 void Generation::look_after(std::chrono::steady_clock::time_point now) {
   {
     const std::lock_guard lock(mutex_);
-    if (due_) answer();
+    if (due_) answer(Wake::kNow);
   }
   if (plan_.timeout_s <= 0) return;
   if (std::chrono::duration<double>(now - plan_.arrival).count() < plan_.timeout_s) return;
@@ -187,15 +187,15 @@ bool Generation::take_event(size_t prompt, const TokenEvent& event) {
     }
   }
   if (open_ == 0) {
-    conclude();
+    conclude(Wake::kAfterStep);
   } else if (plan_.stream) {
-    schedule();
+    schedule(Wake::kAfterStep);
   }
   return cancel_rest && open_ > 0;
 }
 
 // Under the lock; takes no memory. All choices have ended.
-void Generation::conclude() {
+void Generation::conclude(Wake wake) {
   if (done_) return;
   done_ = true;
   times_.ended = since_arrival();
@@ -206,15 +206,15 @@ void Generation::conclude() {
   } else if (stopped_) {
     how_ = RequestEnd::kCancelled;
   }
-  answer();
+  answer(wake);
 }
 
 // Under the lock. Done: has the answer written, by the thread that is to do it.
-void Generation::answer() {
+void Generation::answer(Wake wake) {
   due_ = false;
   try {
     if (plan_.stream) {
-      schedule();
+      schedule(wake);
     } else {
       host_.workers().post([self = shared_from_this()] { self->answer_whole(); });
     }
@@ -224,10 +224,10 @@ void Generation::answer() {
 }
 
 // Under the lock.
-void Generation::schedule() {
-  if (scheduled_) return;
-  exchange_->post([self = shared_from_this()] { self->drain(); });
+void Generation::schedule(Wake wake) {
+  if (!scheduled_) host_.ready(shared_from_this());
   scheduled_ = true;
+  if (wake == Wake::kNow) host_.flush_ready();
 }
 
 void Generation::respond(HttpResponse response) {

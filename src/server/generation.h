@@ -31,6 +31,11 @@ class GenerationHost {
   virtual EngineLoop& loop() = 0;
   virtual WorkerPool& workers() = 0;
   virtual Metrics& metrics() = 0;
+  // Has its drain() called on the I/O thread, with those of others, once somebody flushes. Takes
+  // memory.
+  virtual void ready(std::shared_ptr<Generation> generation) = 0;
+  // The engine's thread flushes after each step: one wake-up for all streams.
+  virtual void flush_ready() = 0;
   // Takes it out of the queue; false when it is not, or no longer, there.
   virtual bool abandon(Generation& generation) = 0;
   // It is over; its answer is on its way.
@@ -64,6 +69,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // To be called now and then: stops it when its time is up, and gives the answer that there was no
   // memory to give.
   void look_after(std::chrono::steady_clock::time_point now);
+  // On the I/O thread: writes what has come.
+  void drain();
 
   Admission::Ticket ticket() const { return plan_.ticket; }
   int64_t generated_tokens() const { return usage_.completion_tokens; }  // once ended
@@ -85,16 +92,18 @@ class Generation : public std::enable_shared_from_this<Generation> {
     TokenEvent event;
   };
 
+  // When the I/O thread hears of it.
+  enum class Wake { kNow, kAfterStep };
+
   bool submit_all(std::optional<ApiError>* refusal);
   void on_event(size_t prompt, const TokenEvent& event);
   bool take_event(size_t prompt, const TokenEvent& event);
   void lose();
   void become_lost();
   void note_timeline(size_t prompt, const RequestTimeline& timeline);
-  void schedule();
-  void conclude();
-  void answer();
-  void drain();
+  void schedule(Wake wake);
+  void conclude(Wake wake);
+  void answer(Wake wake);
   bool write_stream();
   void answer_whole();
   void write_whole();

@@ -74,6 +74,8 @@ class HttpServer {
   // connections are closed.
   virtual void close_listener() = 0;
   virtual void stop() = 0;
+  // From any thread: runs `task` on the I/O thread, later.
+  virtual void post(std::function<void()> task) = 0;
   // Calls `callback` on the I/O thread for SIGTERM and SIGINT. Before run().
   virtual void on_signal(std::function<void()> callback) = 0;
   // Calls `task` on the I/O thread again and again. Before run().

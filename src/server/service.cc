@@ -7,6 +7,7 @@
 #include <random>
 #include <utility>
 
+#include "base/check.h"
 #include "server/json_writer.h"
 #include "server/page.h"
 
@@ -102,7 +103,8 @@ Result<std::unique_ptr<Service>> Service::create(engine::Engine& engine, Service
         fmt::format("warning: at most {} connections: this process may not open more files", room));
   service->workers_ = std::make_unique<WorkerPool>(service->options_.workers);
   service->loop_ = std::make_unique<EngineLoop>(
-      engine, [raw = service.get()](std::string_view cause) { raw->on_damage(cause); });
+      engine, [raw = service.get()](std::string_view cause) { raw->on_damage(cause); },
+      [raw = service.get()] { raw->flush_ready(); });
   return service;
 }
 
@@ -142,6 +144,7 @@ void Service::tick() {
   }
   refuse_tickets(expired, late);
   for (const auto& generation : all_generations()) generation->look_after(now);
+  flush_ready();  // where there was no memory to do it in time
   admit_next();
   if (damaged_) {
     // What runs will get no more events.
@@ -170,6 +173,36 @@ void Service::end_drain(Clock::time_point now) {
   const bool quiet =
       generations.empty() && (http_->open_connections() == 0 || now - idle_since_ > kLastWords);
   if (quiet || now - drain_since_ > options_.drain_timeout + 2 * kLastWords) http_->stop();
+}
+
+void Service::ready(std::shared_ptr<Generation> generation) {
+  const std::lock_guard lock(ready_mutex_);
+  ready_.push_back(std::move(generation));
+}
+
+void Service::flush_ready() {
+  const std::lock_guard lock(ready_mutex_);
+  if (ready_.empty() || ready_posted_) return;
+  try {
+    http_->post([this] { drain_ready(); });
+    ready_posted_ = true;
+  } catch (const std::bad_alloc&) {  // tick() tries again
+  }
+}
+
+void Service::drain_ready() {
+  {
+    const std::lock_guard lock(ready_mutex_);
+    ready_posted_ = false;
+    taken_.swap(ready_);
+  }
+  for (const auto& generation : taken_) {
+    try {
+      generation->drain();
+    } catch (const InternalError&) {  // of one of them; the others go on
+    }
+  }
+  taken_.clear();
 }
 
 std::vector<std::shared_ptr<Generation>> Service::all_generations() {

@@ -71,6 +71,8 @@ class Service final : public HttpHandler, public GenerationHost {
   Metrics& metrics() override { return metrics_; }
   bool abandon(Generation& generation) override;
   void ended(Generation& generation) override;
+  void ready(std::shared_ptr<Generation> generation) override;
+  void flush_ready() override;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -112,6 +114,8 @@ class Service final : public HttpHandler, public GenerationHost {
   void refuse_tickets(const std::vector<Admission::Ticket>& tickets, const ApiError& error);
   std::vector<std::shared_ptr<Generation>> all_generations();
 
+  void drain_ready();
+
   void on_signal();
   void on_damage(std::string_view cause);
   void tick();
@@ -137,11 +141,16 @@ class Service final : public HttpHandler, public GenerationHost {
   Admission admission_;
   std::map<Admission::Ticket, std::shared_ptr<Generation>> generations_;
 
+  std::mutex ready_mutex_;  // of what follows; a generation's own may be held
+  std::vector<std::shared_ptr<Generation>> ready_;
+  bool ready_posted_ = false;
+
   std::atomic<bool> draining_{false};
   std::atomic<bool> damaged_{false};
   Clock::time_point drain_since_;  // I/O thread only, as the rest
   Clock::time_point idle_since_;
   bool gave_up_ = false;
+  std::vector<std::shared_ptr<Generation>> taken_;  // of ready_, on their way
   Status outcome_;
 
   std::unique_ptr<HttpServer> http_;
