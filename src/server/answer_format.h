@@ -65,8 +65,13 @@ class OpenAiFormat : public AnswerFormat {
  protected:
   // Opens an object with id, kind, time and model.
   virtual void head(bool chunk, JsonWriter& json) const = 0;
+  // A chunk's object so far. The head, the same in all of them, is written once.
+  JsonWriter begin_chunk();
 
   const AnswerInfo info_;
+
+ private:
+  std::string chunk_head_;
 };
 
 // "stop" or "length"; null otherwise.

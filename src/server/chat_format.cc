@@ -73,9 +73,8 @@ class ChatFormat final : public OpenAiFormat {
     json.field("created", info_.created).field("model", info_.model);
   }
 
-  JsonWriter open_chunk(int32_t choice) const {
-    JsonWriter json;
-    head(true, json);
+  JsonWriter open_chunk(int32_t choice) {
+    JsonWriter json = begin_chunk();
     json.key("choices").begin_array().begin_object().field("index", int64_t{choice});
     return json;
   }

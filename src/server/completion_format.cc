@@ -24,7 +24,7 @@ class CompletionFormat final : public OpenAiFormat {
 
   void delta(int32_t choice, const TokenEvent& event, std::string* out) override {
     take_prompt_logprobs(choice, event.prompt_logprobs);
-    const bool first = begun_.insert({choice, true}).second;
+    const bool first = begun_.try_emplace(choice, true).second;
     std::string text = first ? echo_text(choice) : std::string();
     text += event.text;
     if (!text.empty() || (info_.logprobs && !event.logprobs.empty())) {
@@ -89,8 +89,7 @@ class CompletionFormat final : public OpenAiFormat {
 
   void chunk(int32_t choice, const std::string& text, const std::vector<TokenLogprobs>& tokens,
              FinishReason finish, std::string* out) {
-    JsonWriter json;
-    head(true, json);
+    JsonWriter json = begin_chunk();
     json.key("choices").begin_array();
     write_choice(choice, text, tokens, finish, json);
     json.end_array();

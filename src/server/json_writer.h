@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace pelton::server {
 
@@ -14,6 +15,10 @@ void append_json_string(std::string_view text, std::string* out);
 // Values one after another; commas come by themselves. Nesting is the caller's duty.
 class JsonWriter {
  public:
+  JsonWriter() = default;
+  // Goes on behind a member of an object that has begun.
+  explicit JsonWriter(std::string begun) : out_(std::move(begun)), comma_(true) {}
+
   JsonWriter& begin_object() { return open('{'); }
   JsonWriter& end_object() { return close('}'); }
   JsonWriter& begin_array() { return open('['); }

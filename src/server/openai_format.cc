@@ -21,10 +21,18 @@ void write_usage(const Usage& usage, JsonWriter& out) {
   out.end_object().end_object();
 }
 
-void OpenAiFormat::end(const Usage& usage, const std::string& timings, std::string* out) {
-  if (info_.include_usage || !timings.empty()) {
+JsonWriter OpenAiFormat::begin_chunk() {
+  if (chunk_head_.empty()) {
     JsonWriter json;
     head(true, json);
+    chunk_head_ = json.take();
+  }
+  return JsonWriter(chunk_head_);
+}
+
+void OpenAiFormat::end(const Usage& usage, const std::string& timings, std::string* out) {
+  if (info_.include_usage || !timings.empty()) {
+    JsonWriter json = begin_chunk();
     json.key("choices").begin_array().end_array();
     if (info_.include_usage) write_usage(usage, json.key("usage"));
     if (!timings.empty()) json.key("timings").raw(timings);
