@@ -68,6 +68,16 @@ struct Bench {
     return a;
   }
 
+  // As a decode step has it: products that add to f32 rows, and the others of these rows' norms.
+  void become_part_of_step(SmallMArgs& a) const {
+    if (a.residual != nullptr) {
+      a.out_f32 = true;
+    } else {
+      a.norm_weight = scale.as<float>();
+      a.norm_eps = 1e-5f;
+    }
+  }
+
   void launch(SmallMArgs a, bool wide, cudaStream_t stream) const {
     if (wide) {
       constexpr int kRows = kernels::cuda::kWideMColumns;
@@ -138,13 +148,22 @@ struct Bench {
       }
     };
     Timed t;
-    for (const bool wide : {false, true}) {
-      if (wide ? m < 16 : m > 32) continue;
-      t.row = {"small_m", name, wide ? "pelton, wide" : "pelton", 0, 0, static_cast<double>(layer),
-               0};
+    enum Kind { kPlain, kNormed, kWide };
+    constexpr const char* kNames[] = {"pelton", "pelton, normed", "pelton, wide"};
+    for (const Kind kind : {kPlain, kNormed, kWide}) {
+      if (kind == kWide     ? m < 16
+          : kind == kNormed ? !kernels::cuda::small_m_fits_norm(m, kProducts[0].k)
+                            : m > 32) {
+        continue;
+      }
+      t.row = {"small_m", name, kNames[kind], 0, 0, static_cast<double>(layer), 0};
       t.launches = layers;
       t.record = [=, this](cudaStream_t stream) {
-        visit([&](const Product& p, size_t offset) { launch(args(p, m, offset), wide, stream); });
+        visit([&](const Product& p, size_t offset) {
+          SmallMArgs a = args(p, m, offset);
+          if (kind == kNormed) become_part_of_step(a);
+          launch(a, kind == kWide, stream);
+        });
       };
       cases.push_back(t);
     }

@@ -212,7 +212,7 @@ struct AppendParams {
 };
 // What stands between the projection of queries, keys and values and attention: RMS norms of query
 // and key heads, rotation of both, and storing keys and values. Queries and keys are also changed
-// where they are.
+// where they are. The launch directly ahead, the projection, writes neither angles nor slots.
 struct PrepareParams {
   Rows qkv;  // [rows][heads + 2 kv_heads][head_dim]: queries, keys, values
   int64_t heads = 0;

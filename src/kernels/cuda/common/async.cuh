@@ -188,6 +188,11 @@ __device__ __forceinline__ void tile_copy_2d_multicast(uint32_t to, const CUtens
       : "memory");
 }
 
+// Brings a line of global memory into L2 without waiting for it.
+__device__ __forceinline__ void prefetch_l2(const void* pointer) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(pointer)));
+}
+
 // --- programmatic dependent launch --------------------------------------------------------------
 // Every kernel here waits first and lets the next one begin afterwards. So when a kernel begins
 // early, all but the one directly ahead of it have ended: before its own wait it may read whatever

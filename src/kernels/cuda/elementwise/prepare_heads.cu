@@ -1,6 +1,6 @@
 // A lane takes eight consecutive elements of a head: one access of 16 bytes reads them, one writes
 // them. The other element of a pair lies in the same place half the head's lanes away, or beside
-// it.
+// it. Angles and places are a step's and are read before the kernel directly ahead has ended.
 #include <climits>
 
 #include "kernels/cuda/common/launch.cuh"
@@ -13,6 +13,23 @@ namespace pelton::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+
+// Of the pairs that a lane's eight elements of a head belong to.
+template <int lanes>
+struct Angles {
+  float cosines[8] = {};
+  float sines[8] = {};
+
+  __device__ __forceinline__ void load(const PrepareParams& p, unsigned row, int lane) {
+    const int64_t first = static_cast<int64_t>(row) * (4 * lanes);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int pair = p.adjacent ? 4 * lane + i / 2 : 8 * (lane % (lanes / 2)) + i;
+      cosines[i] = p.cosines[first + pair];
+      sines[i] = p.sines[first + pair];
+    }
+  }
+};
 
 // A lane's eight elements of a head, which `lanes` lanes hold.
 template <int lanes>
@@ -60,8 +77,7 @@ struct Run {
     for (int i = 0; i < 8; ++i) x[i] = __fmul_rn(__fmul_rn(x[i], scale), weight[8 * lane + i]);
   }
 
-  __device__ __forceinline__ void rotate(const float* cosines, const float* sines, bool adjacent,
-                                         bool rotates) {
+  __device__ __forceinline__ void rotate(const Angles<lanes>& angles, bool adjacent, bool rotates) {
     float other[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -71,10 +87,9 @@ struct Run {
     if (!rotates) return;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const int pair = adjacent ? 4 * lane + i / 2 : 8 * (lane % (lanes / 2)) + i;
       const bool is_first = adjacent ? i % 2 == 0 : lane < lanes / 2;
-      const float along = __fmul_rn(x[i], cosines[pair]);
-      const float across = __fmul_rn(other[i], sines[pair]);
+      const float along = __fmul_rn(x[i], angles.cosines[i]);
+      const float across = __fmul_rn(other[i], angles.sines[i]);
       x[i] = is_first ? __fsub_rn(along, across) : __fadd_rn(along, across);
     }
   }
@@ -88,7 +103,6 @@ __global__ void __launch_bounds__(kThreads) prepare_heads_kernel(PrepareParams p
   const auto kv_heads = static_cast<unsigned>(cache.num_kv_heads);
   const auto heads = static_cast<unsigned>(p.heads);
   const unsigned all = heads + 2 * kv_heads;
-  enter_chain();
   const bool is_there = item / all < p.append.rows;
   const unsigned row = is_there ? item / all : 0;
   const unsigned head = is_there ? item - row * all : 0;
@@ -96,20 +110,19 @@ __global__ void __launch_bounds__(kThreads) prepare_heads_kernel(PrepareParams p
   const bool is_value = head >= heads + kv_heads;
   Run<kLanes> run;
   run.lane = static_cast<int>(threadIdx.x) % kLanes;
+  Angles<kLanes> angles;
+  if (p.cosines != nullptr) angles.load(p, row, run.lane);
+  const int32_t slot = is_there && !is_query ? p.append.slots[row] : -1;
+  enter_chain();
   __nv_bfloat16* data = row_of<__nv_bfloat16>(p.qkv, row) + head * head_dim + 8 * run.lane;
   run.load(data);
   if (p.query_norm != nullptr || p.key_norm != nullptr) {
     const float* weight = is_value ? nullptr : is_query ? p.query_norm : p.key_norm;
     run.norm(weight, is_query ? p.query_eps : p.key_eps);
   }
-  if (p.cosines != nullptr) {
-    const int64_t at = static_cast<int64_t>(row) * (head_dim / 2);
-    run.rotate(p.cosines + at, p.sines + at, p.adjacent, !is_value);
-  }
+  if (p.cosines != nullptr) run.rotate(angles, p.adjacent, !is_value);
   if (!is_there) return;
   if (!is_value) run.store(data);
-  if (is_query) return;
-  const int32_t slot = p.append.slots[row];
   if (slot < 0) return;
   const auto tokens = static_cast<unsigned>(cache.block_tokens);
   const unsigned block = static_cast<unsigned>(slot) / tokens;

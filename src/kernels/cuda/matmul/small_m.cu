@@ -17,6 +17,7 @@ double occupancy(int units, int workers) {
 }
 
 constexpr int kMostNormBytes = 32 * 1024;
+constexpr int kLongBoxes = 64;
 
 }  // namespace
 
@@ -39,8 +40,13 @@ int small_m_split(const SmallMArgs& a) {
   const int units = small_m_units(a);
   const double whole = occupancy(units, kSmallMMultiprocessors);
   const double halved = occupancy(units, kSmallMMultiprocessors / 2);
-  // A pass of four tiles reads x half as often as one of two.
-  return halved > whole + 0.01 || (halved > whole - 0.01 && units <= 2 * kSmallMMultiprocessors)
+  if (halved > whole + 0.01) return 2;
+  if (halved < whole - 0.01) return 1;
+  // A block of one tile leaves half of its warps without one. With two, each warp makes integers'
+  // operands for a tile alone: over a long K that takes longer than the blocks' exchange.
+  const bool is_integer = a.format == SmallMWeight::kInt8 || a.format == SmallMWeight::kInt4G128;
+  return units <= kSmallMMultiprocessors ||
+                 (is_integer && units <= 2 * kSmallMMultiprocessors && boxes > kLongBoxes)
              ? 2
              : 1;
 }

@@ -39,11 +39,16 @@ struct SmallMParams {
   bool out_f32;
 };
 
-// Shapes of one instantiation: `columns` = 8, 16 or 32 activation rows.
-template <SmallMWeight format, int columns>
+// Row tiles of a pass: with more columns, x weighs more and is worth sharing among more tiles.
+constexpr int small_m_tiles(int columns) { return columns == 16 ? 8 : 4; }
+
+// Shapes of one instantiation: `columns` = 8, 16 or 32 activation rows, `tiles` of 16 rows of W in
+// a pass.
+template <SmallMWeight weight_format, int columns, int tiles>
 struct SmallMShape {
-  // Row tiles of a pass: with more columns, x weighs more and is worth sharing among more tiles.
-  static constexpr int kTiles = columns == 16 ? 8 : 4;
+  static constexpr SmallMWeight kFormat = weight_format;
+  static constexpr int kColumns = columns;
+  static constexpr int kTiles = tiles;
   static constexpr int kSlices = 4;                         // warps that share K
   static constexpr int kRowGroups = columns == 16 ? 4 : 2;  // of warps, that share the tiles
   static constexpr int kWarpTiles = kTiles / kRowGroups;
@@ -51,9 +56,11 @@ struct SmallMShape {
   static constexpr int kConsumers = kConsumerWarps * 32;
   static constexpr int kThreads = kConsumers + kSlices * 32;  // and a producer warp a slice
   static constexpr int kBlocks = columns / 8;  // column blocks of the matrix instruction
-  static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
-  static constexpr bool kIsInt4 = format == SmallMWeight::kInt4G128;
-  static constexpr bool kIsInt8 = format == SmallMWeight::kInt8;
+  // Registers that are left while sums grow hold what finishes them.
+  static constexpr bool kLoadsEarly = tiles == 2;
+  static constexpr bool kIsBF16 = kFormat == SmallMWeight::kBF16;
+  static constexpr bool kIsInt4 = kFormat == SmallMWeight::kInt4G128;
+  static constexpr bool kIsInt8 = kFormat == SmallMWeight::kInt8;
   static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;  // k of one box
   static constexpr int kXBoxes = kBoxInputs / 64;
   static constexpr int kXBoxBytes = columns * 128;
@@ -67,26 +74,20 @@ struct SmallMShape {
   // ends.
   static constexpr int kBudget = columns == 8 ? 112 * 1024 + 768 : 226 * 1024;
 
-  static constexpr int stage_bytes(int tiles) { return kXBytes + tiles * kTileBytes; }
-  // Stages of one slice of K; each slice has a ring of its own.
-  static constexpr int depth_of(int bytes, int budget) {
-    const int stages = (budget - kFixedBytes) / bytes;
+  // Stages of one slice of K, each of so many bytes; each slice has a ring of its own.
+  static constexpr int depth(int stage_bytes, int budget) {
+    const int stages = (budget - kFixedBytes) / stage_bytes;
     return (stages < kMaxStages ? stages : kMaxStages) / kSlices;
   }
-  static constexpr int depth(int tiles, int budget) { return depth_of(stage_bytes(tiles), budget); }
-  static constexpr int shared_bytes(int tiles, int depth) {
-    return kFixedBytes + kSlices * depth * stage_bytes(tiles);
-  }
-  static_assert(depth(kTiles, kBudget) >= 2);
+  static_assert(depth(kXBytes + kTiles * kTileBytes, kBudget) >= 2);
 };
 
 // Where lane 4 g + t begins to read in a stage. It takes 16 consecutive inputs of a box of 64, two
 // halves of 16 of a box of 128 bytes; of these, lanes t >= 2 take the second half first, which
 // keeps shared memory banks apart. The other 16-byte chunks it takes are at these addresses xor a
 // constant. Int4 takes x in the order of k, as int4_pack.h has W: half h is the box of 64 h.
-template <SmallMWeight format, int columns>
+template <class S>
 struct LaneOffsets {
-  using S = SmallMShape<format, columns>;
   uint32_t x;
   uint32_t w;
   uint32_t scale;
@@ -106,17 +107,15 @@ struct LaneOffsets {
 // Half of what a warp takes from one box of K: half of x, and of tiles row_group + kRowGroups * i.
 // A tile past the last is the last again: its sums are not used, and no branch parts the loads and
 // the matrix instructions of one tile from the next one's.
-template <SmallMWeight format, int columns>
+template <class S>
 struct HalfBox {
-  using S = SmallMShape<format, columns>;
   static constexpr int kWLoads = S::kIsInt4 ? 1 : 2;
   uint4 x[S::kBlocks][S::kXBoxes];
   uint4 w[S::kWarpTiles][kWLoads];  // int4: of both rows; else of row g and of row g + 8
   float scale[S::kWarpTiles][2];    // int4, of rows g and g + 8
 
   __device__ __forceinline__ void load(int h, uint32_t x_at, uint32_t x_box, uint32_t w_at,
-                                       const LaneOffsets<format, columns>& lane, int row_group,
-                                       int tiles) {
+                                       const LaneOffsets<S>& lane, int row_group, int tiles) {
 #pragma unroll
     for (int n = 0; n < S::kBlocks; ++n) {
 #pragma unroll
@@ -159,15 +158,14 @@ __device__ __forceinline__ uint32_t word_of(const uint4& v, int i) {
 // Sums of a warp: acc[i] of tile row_group + kRowGroups * i. The tiles' chains of matrix
 // instructions take turns, so that each waits for its own last one alone. Int4: `group` holds a
 // group of 128 until its second half completes it, `excess` what its codes' shift adds to it.
-template <SmallMWeight format, int columns>
+template <class S>
 struct WarpSums {
-  using S = SmallMShape<format, columns>;
   static constexpr int kGroupTiles = S::kIsInt4 ? S::kWarpTiles : 1;
   float acc[S::kWarpTiles][S::kBlocks][4];
   float group[kGroupTiles][S::kBlocks][4];
   float excess[S::kBlocks][4];
 
-  __device__ __forceinline__ void add(int h, const HalfBox<format, columns>& half) {
+  __device__ __forceinline__ void add(int h, const HalfBox<S>& half) {
     if constexpr (S::kIsBF16) {
       add_bf16(half);
     } else if constexpr (S::kIsInt4) {
@@ -178,7 +176,7 @@ struct WarpSums {
   }
 
  private:
-  __device__ __forceinline__ void add_bf16(const HalfBox<format, columns>& half) {
+  __device__ __forceinline__ void add_bf16(const HalfBox<S>& half) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -195,7 +193,7 @@ struct WarpSums {
     }
   }
 
-  __device__ __forceinline__ void add_int4(int h, const HalfBox<format, columns>& half) {
+  __device__ __forceinline__ void add_int4(int h, const HalfBox<S>& half) {
     if (h == 0) {
 #pragma unroll
       for (int n = 0; n < S::kBlocks; ++n) {
@@ -242,7 +240,7 @@ struct WarpSums {
     }
   }
 
-  __device__ __forceinline__ void add_bytes(const HalfBox<format, columns>& half) {
+  __device__ __forceinline__ void add_bytes(const HalfBox<S>& half) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       uint32_t b[S::kBlocks][2];
@@ -274,32 +272,59 @@ struct WarpSums {
   }
 };
 
-// What an output element becomes from its sums over K.
+// What an output element becomes from its sums over K. The scale and what else it needs come from
+// far away and are asked for before the sums are there, or at least brought nearer.
 template <SmallMWeight format>
-__device__ __forceinline__ void finish_element(const SmallMParams& p, float sum, float up, int row,
-                                               int column) {
-  const auto linear = [&](float value, int j) {
-    if constexpr (format == SmallMWeight::kFp8) value *= p.scale[j] * kTwoTo20;
-    if constexpr (format == SmallMWeight::kInt8) value *= p.scale[j];
-    if constexpr (format == SmallMWeight::kInt4G128) value *= kTwoTo33;
-    return p.bias != nullptr ? value + p.bias[j] : value;
-  };
-  float value = linear(sum, column);
-  if (p.silu) {
-    const float gate = value;
-    value = gate / (1.0f + __expf(-gate)) * linear(up, column + p.n / 2);
-  }
-  const int64_t at = row * p.out_stride + column;
-  if (p.out_f32) {
-    if (p.residual != nullptr) value += static_cast<const float*>(p.residual)[at];
-    static_cast<float*>(p.out)[at] = value;
-  } else {
-    if (p.residual != nullptr) {
-      value += __bfloat162float(static_cast<const __nv_bfloat16*>(p.residual)[at]);
+struct Finish {
+  static constexpr bool kIsScaled = format == SmallMWeight::kFp8 || format == SmallMWeight::kInt8;
+  float scale;
+  float other;  // the up column's scale, or the residual
+
+  // Of weights alone, which may be read before the kernel ahead has ended.
+  __device__ __forceinline__ void load_scales(const SmallMParams& p, int column) {
+    if constexpr (kIsScaled) {
+      scale = p.scale[column];
+      if (p.silu) other = p.scale[column + p.n / 2];
     }
-    static_cast<__nv_bfloat16*>(p.out)[at] = __float2bfloat16_rn(value);
   }
-}
+  __device__ __forceinline__ void prefetch_scales(const SmallMParams& p, int column) const {
+    if constexpr (kIsScaled) {
+      prefetch_l2(p.scale + column);
+      if (p.silu) prefetch_l2(p.scale + column + p.n / 2);
+    }
+  }
+  __device__ __forceinline__ void load_residual(const SmallMParams& p, int row, int column) {
+    if (p.residual != nullptr && !p.silu) other = residual_at(p, row, column);
+  }
+  __device__ __forceinline__ void store(const SmallMParams& p, float sum, float up, int row,
+                                        int column) const {
+    float value = linear(p, sum, scale, column);
+    if (p.silu) {
+      value = value / (1.0f + __expf(-value)) * linear(p, up, other, column + p.n / 2);
+    }
+    if (p.residual != nullptr) value += p.silu ? residual_at(p, row, column) : other;
+    const int64_t at = row * p.out_stride + column;
+    if (p.out_f32) {
+      static_cast<float*>(p.out)[at] = value;
+    } else {
+      static_cast<__nv_bfloat16*>(p.out)[at] = __float2bfloat16_rn(value);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ static float residual_at(const SmallMParams& p, int row, int column) {
+    const int64_t at = row * p.out_stride + column;
+    return p.out_f32 ? static_cast<const float*>(p.residual)[at]
+                     : __bfloat162float(static_cast<const __nv_bfloat16*>(p.residual)[at]);
+  }
+  __device__ __forceinline__ static float linear(const SmallMParams& p, float value,
+                                                 float column_scale, int column) {
+    if constexpr (format == SmallMWeight::kFp8) value *= column_scale * kTwoTo20;
+    if constexpr (format == SmallMWeight::kInt8) value *= column_scale;
+    if constexpr (format == SmallMWeight::kInt4G128) value *= kTwoTo33;
+    return p.bias != nullptr ? value + p.bias[column] : value;
+  }
+};
 
 // The units and boxes of one block, the same for its producer and its consumers.
 struct SmallMSpan {
@@ -345,11 +370,10 @@ struct SmallMRings {
 // Fills the rings of one slice, which owns boxes slice, slice + 4, ... of every pass. A warp: lane
 // i brings tile i of W, the lanes behind them the m rows of x and no more: rows cost the copy
 // engine time. What the rows behind them hold reaches no output.
-template <SmallMWeight format, int columns, bool normed>
+template <class S, bool normed>
 __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan& span,
                                         SmallMRings rings, uint32_t full, uint32_t empty, int slice,
                                         int lane) {
-  using S = SmallMShape<format, columns>;
   const uint64_t policy = lane < S::kTiles ? policy_evict_first() : policy_evict_last();
   rings.x += slice * p.depth * S::kXBytes;
   rings.w += slice * p.depth * p.tile_bytes;
@@ -414,74 +438,76 @@ __device__ __forceinline__ void produce(const SmallMParams& p, const SmallMSpan&
 
 // RMS norms of the m rows as bf16 into shared memory, laid out like boxes of x that are m rows
 // high; behind k zeros up to a whole box. By the 256 consumers. The order of sums is that of
-// elementwise/norm.cu, whose block has a thread for four elements: a thread here takes the place of
-// several.
+// elementwise/norm.cu, whose block of up to 1,024 threads has one for four elements: a thread here
+// takes the place of four. Inputs come in spans of 4,096, all of a span asked for before any of it
+// is used; the last one stays in registers.
 __device__ __forceinline__ void normalise_rows(const SmallMParams& p, std::byte* to, float* partial,
                                                int inputs, int thread) {
   constexpr int kThreads = 256;
-  constexpr int kHeld = 2;
-  const int chunks = inputs / 8;
-  float4 weight[kHeld][2];
-#pragma unroll
-  for (int i = 0; i < kHeld; ++i) {
-    const int at = 8 * (thread + kThreads * i);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      weight[i][j] = at < p.k ? *reinterpret_cast<const float4*>(p.norm_weight + at + 4 * j)
-                              : make_float4(0, 0, 0, 0);
-    }
-  }
-  wait_prerequisites();
-  const int virtual_threads = min(max((p.k / 4 + 31) / 32 * 32, 32), 1024);
-  const int warps = virtual_threads / 32;
+  constexpr int kParts = 4;
+  constexpr int kSpan = 4 * kThreads * kParts;
   const int lane = thread % 32;
+  const int last = (p.k - 1) / kSpan * kSpan;
+  const auto read = [&](const float* from, int at) {
+    return at < p.k ? *reinterpret_cast<const float4*>(from + at) : make_float4(0, 0, 0, 0);
+  };
+  const auto read_span = [&](const float* from, int base, float4(&span)[kParts]) {
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) span[i] = read(from, base + 4 * (thread + kThreads * i));
+  };
+  float4 weight[kParts];
+  read_span(p.norm_weight, last, weight);
+  wait_prerequisites();
   for (int row = 0; row < p.m; ++row) {
     const float* from = p.x_rows + row * p.x_stride;
-    for (int v = thread; v < virtual_threads; v += kThreads) {
-      float squares = 0;
-      for (int at = 4 * v; at < p.k; at += 4 * virtual_threads) {
-        const float4 x = *reinterpret_cast<const float4*>(from + at);
-        squares = fmaf(x.x, x.x, squares);
-        squares = fmaf(x.y, x.y, squares);
-        squares = fmaf(x.z, x.z, squares);
-        squares = fmaf(x.w, x.w, squares);
-      }
+    float4 x[kParts];
+    float squares[kParts] = {};
+    for (int base = 0; base <= last; base += kSpan) {
+      read_span(from, base, x);
 #pragma unroll
-      for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
-      if (lane == 0) partial[v / 32] = squares;
+      for (int i = 0; i < kParts; ++i) {
+        squares[i] = fmaf(x[i].x, x[i].x, squares[i]);
+        squares[i] = fmaf(x[i].y, x[i].y, squares[i]);
+        squares[i] = fmaf(x[i].z, x[i].z, squares[i]);
+        squares[i] = fmaf(x[i].w, x[i].w, squares[i]);
+      }
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) squares[i] += __shfl_xor_sync(~0u, squares[i], step);
+    }
+    if (lane == 0) {
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) partial[(thread + kThreads * i) / 32] = squares[i];
     }
     named_sync(1, kThreads);
-    float sum = lane < warps ? partial[lane] : 0.0f;
+    float sum = partial[lane];
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
     const float scale = 1.0f / sqrtf(sum / static_cast<float>(p.k) + p.norm_eps);
-    int held = 0;
-    for (int chunk = thread; chunk < chunks; chunk += kThreads, ++held) {
-      const int at = 8 * chunk;
-      uint32_t words[4] = {};
+    const auto put = [&](int at, const float4& value, const float4& w) {
+      if (at >= inputs) return;
+      *reinterpret_cast<uint2*>(to + (at / 64) * 128 * p.m + swizzled(row, at % 64 / 8) +
+                                at % 8 * 2) =
+          make_uint2(pack_bf16x2(__fmul_rn(__fmul_rn(value.x, scale), w.x),
+                                 __fmul_rn(__fmul_rn(value.y, scale), w.y)),
+                     pack_bf16x2(__fmul_rn(__fmul_rn(value.z, scale), w.z),
+                                 __fmul_rn(__fmul_rn(value.w, scale), w.w)));
+    };
 #pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        if (at >= p.k) break;
-        const float4 x = *reinterpret_cast<const float4*>(from + at + 4 * j);
-        const float4 w = held == 0   ? weight[0][j]
-                         : held == 1 ? weight[1][j]
-                                     : *reinterpret_cast<const float4*>(p.norm_weight + at + 4 * j);
-        words[2 * j] = pack_bf16x2(__fmul_rn(__fmul_rn(x.x, scale), w.x),
-                                   __fmul_rn(__fmul_rn(x.y, scale), w.y));
-        words[2 * j + 1] = pack_bf16x2(__fmul_rn(__fmul_rn(x.z, scale), w.z),
-                                       __fmul_rn(__fmul_rn(x.w, scale), w.w));
-      }
-      *reinterpret_cast<uint4*>(to + (at / 64) * 128 * p.m + swizzled(row, at % 64 / 8)) =
-          make_uint4(words[0], words[1], words[2], words[3]);
+    for (int i = 0; i < kParts; ++i) put(last + 4 * (thread + kThreads * i), x[i], weight[i]);
+    for (int at = 4 * thread; at < last; at += 4 * kThreads) {
+      put(at, read(from, at), read(p.norm_weight, at));
     }
     named_sync(1, kThreads);  // the sums have been read, and at last: the rows are there
   }
 }
 
-template <SmallMWeight format, int columns, int split, bool normed>
-__global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, columns == 8 ? 2 : 1)
+template <class S, int split, bool normed>
+__global__ void __launch_bounds__(S::kThreads, S::kColumns == 8 ? 2 : 1)
     small_m_kernel(const __grid_constant__ SmallMParams p) {
-  using S = SmallMShape<format, columns>;
+  constexpr int columns = S::kColumns;
   extern __shared__ std::byte shared[];
   const int stages = S::kSlices * p.depth;
   SmallMRings rings;
@@ -515,7 +541,7 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
 
   const SmallMSpan span = small_m_span<S::kTiles, split>(p, rank);
   if (warp >= S::kConsumers / 32) {
-    produce<format, columns, normed>(p, span, rings, full, empty, warp - S::kConsumers / 32, lane);
+    produce<S, normed>(p, span, rings, full, empty, warp - S::kConsumers / 32, lane);
     return;
   }
 
@@ -525,11 +551,32 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
   const uint32_t peer_arrived = split > 1 ? peer_address(arrived, rank ^ 1) : 0;
   const uint32_t peer_taken = split > 1 ? peer_address(taken, rank ^ 1) : 0;
 
+  const int limit = p.silu ? p.n / 2 : p.n;
+  // Calls load(row, column) with the first of a pass's elements that this thread finishes.
+  const auto with_first = [&](int pass, auto&& load) {
+    const int unit = span.begin(pass);
+    const int rows = 16 * (span.begin(pass + 1) - unit);
+    const int e = static_cast<int>(threadIdx.x);
+    const int column = unit * 16 + e % rows;
+    if (e < rows * p.m && column < limit) load(e / rows, column);
+  };
+  Finish<S::kFormat> finish = {};
+  const auto load_scales = [&](int /*row*/, int column) {
+    if constexpr (S::kLoadsEarly) {
+      finish.load_scales(p, column);
+    } else {
+      finish.prefetch_scales(p, column);
+    }
+  };
+  with_first(0, load_scales);
+
   const uint32_t x_box = normed ? 128 * p.m : S::kXBoxBytes;
-  const LaneOffsets<format, columns> offsets(lane, x_box);
+  const LaneOffsets<S> offsets(lane, x_box);
   if constexpr (normed) {
     normalise_rows(p, shared + (rings.x - shared_address(shared)), partials,
                    p.k_boxes * S::kBoxInputs, static_cast<int>(threadIdx.x));
+  } else {
+    wait_prerequisites();
   }
   int next = 0;  // stage of the slice
   uint32_t parity = 0;
@@ -537,7 +584,11 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
     const int unit = span.begin(pass);
     const int units = span.begin(pass + 1) - unit;
     const int tiles = p.silu ? 2 * units : units;
-    WarpSums<format, columns> sums = {};
+    if (pass > 0) with_first(pass, load_scales);
+    if constexpr (S::kLoadsEarly) {
+      with_first(pass, [&](int row, int column) { finish.load_residual(p, row, column); });
+    }
+    WarpSums<S> sums = {};
     for (int box = slice; box < span.boxes; box += S::kSlices) {
       const int stage = slice * p.depth + next;
       barrier_wait(full + 8 * stage, parity);
@@ -549,8 +600,8 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
         if (lane == 0) barrier_arrive(empty + 8 * stage);
       };
       if (row_group < tiles) {
-        HalfBox<format, columns> first;
-        HalfBox<format, columns> second;
+        HalfBox<S> first;
+        HalfBox<S> second;
         first.load(0, x, x_box, w, offsets, row_group, tiles);
         if constexpr (columns == 8) {  // registers suffice for both
           second.load(1, x, x_box, w, offsets, row_group, tiles);
@@ -617,23 +668,26 @@ __global__ void __launch_bounds__(SmallMShape<format, columns>::kThreads, column
       if (lane == 0) barrier_arrive_peer(peer_arrived);
       barrier_wait_cluster(arrived, pass & 1);
     }
-    if (pass == 0) wait_prerequisites();
     for (int e = static_cast<int>(threadIdx.x); e < rows * p.m; e += S::kConsumers) {
       const int r = e % rows;
       const int m = e / rows;
       const int column = unit * 16 + r;
-      if (column >= (p.silu ? p.n / 2 : p.n)) continue;
+      if (column >= limit) continue;
+      if (!S::kLoadsEarly || e >= S::kConsumers) {
+        finish.load_scales(p, column);
+        finish.load_residual(p, m, column);
+      }
       if constexpr (split > 1) {
         if (((r >> 3) & 1) != rank) continue;
         const int at = r * columns + m;
         const float own = sum_slices(at);
         const float other = received[at];
-        finish_element<format>(p, rank == 0 ? own + other : other + own, 0.0f, m, column);
+        finish.store(p, rank == 0 ? own + other : other + own, 0.0f, m, column);
       } else {
         const int tile = p.silu ? 2 * (r / 16) : r / 16;
         const int at = (tile * 16 + r % 16) * columns + m;
         const float up = p.silu ? sum_slices(at + 16 * columns) : 0.0f;
-        finish_element<format>(p, sum_slices(at), up, m, column);
+        finish.store(p, sum_slices(at), up, m, column);
       }
     }
     if constexpr (split > 1) {

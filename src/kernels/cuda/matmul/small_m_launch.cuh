@@ -28,14 +28,19 @@ inline bool small_m_is_paired(const SmallMArgs& a) {
          small_m_units(a) >= 3 * 2 * kSmallMMultiprocessors;
 }
 
+// Blocks, or pairs of them, that share the units.
+inline int small_m_clusters(const SmallMArgs& a, int split) {
+  const int resident = small_m_is_paired(a) ? 2 * kSmallMMultiprocessors : kSmallMMultiprocessors;
+  return std::min(small_m_units(a), resident / split);
+}
+
 // Of all rows of x, with what fragments read behind the last.
 inline uint32_t small_m_norm_bytes(int m, int k_boxes, int box_inputs) {
   return static_cast<uint32_t>((m * k_boxes * box_inputs * 2 + 1023) / 1024 * 1024 + 1024);
 }
 
-template <SmallMWeight format, int columns, int split, bool normed = false>
+template <class S, int split, bool normed>
 cudaError_t launch_small_m_shape(const SmallMArgs& a, cudaStream_t stream) {
-  using S = SmallMShape<format, columns>;
   SmallMParams p = {};
   if constexpr (normed) {
     p.x_rows = static_cast<const float*>(a.x);
@@ -75,13 +80,12 @@ cudaError_t launch_small_m_shape(const SmallMArgs& a, cudaStream_t stream) {
   p.silu = a.epilogue == SmallMEpilogue::kSiluMul;
   p.out_f32 = a.out_f32;
   p.paired = small_m_is_paired(a);
-  const int resident = p.paired ? 2 * kSmallMMultiprocessors : kSmallMMultiprocessors;
-  const int clusters = std::min(p.units, resident / split);
+  const int clusters = small_m_clusters(a, split);
   const int tiles = small_m_most_tiles(p.units, clusters, p.silu, S::kTiles);
   p.tile_bytes = static_cast<uint32_t>(tiles * S::kTileBytes);
   p.norm_bytes = normed ? small_m_norm_bytes(a.m, p.k_boxes, S::kBoxInputs) : 0;
-  p.depth = normed ? S::depth_of(tiles * S::kTileBytes, S::kBudget - static_cast<int>(p.norm_bytes))
-                   : S::depth(tiles, S::kBudget);
+  p.depth = S::depth((normed ? 0 : S::kXBytes) + tiles * S::kTileBytes,
+                     S::kBudget - static_cast<int>(p.norm_bytes));
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(clusters * split);
   shape.block = S::kThreads;
@@ -89,26 +93,34 @@ cudaError_t launch_small_m_shape(const SmallMArgs& a, cudaStream_t stream) {
   shape.shared_bytes = static_cast<unsigned>(S::kBudget);
   shape.cluster = split;
   shape.programmatic = a.programmatic;
-  return launch_programmatic(small_m_kernel<format, columns, split, normed>, p, shape, stream);
+  return launch_programmatic(small_m_kernel<S, split, normed>, p, shape, stream);
+}
+
+template <SmallMWeight format, int tiles, int split>
+cudaError_t launch_small_m_eight(const SmallMArgs& a, cudaStream_t stream) {
+  using S = SmallMShape<format, 8, tiles>;
+  return a.norm_weight != nullptr ? launch_small_m_shape<S, split, true>(a, stream)
+                                  : launch_small_m_shape<S, split, false>(a, stream);
+}
+
+template <SmallMWeight format, int columns>
+cudaError_t launch_small_m_columns(const SmallMArgs& a, cudaStream_t stream) {
+  using S = SmallMShape<format, columns, small_m_tiles(columns)>;
+  return small_m_split(a) == 2 ? launch_small_m_shape<S, 2, false>(a, stream)
+                               : launch_small_m_shape<S, 1, false>(a, stream);
 }
 
 template <SmallMWeight format>
 cudaError_t launch_small_m_format(const SmallMArgs& a, cudaStream_t stream) {
-  const bool halves = small_m_split(a) == 2;
-  if (a.norm_weight != nullptr) {
-    return halves ? launch_small_m_shape<format, 8, 2, true>(a, stream)
-                  : launch_small_m_shape<format, 8, 1, true>(a, stream);
+  if (a.m > 16) return launch_small_m_columns<format, 32>(a, stream);
+  if (a.m > 8) return launch_small_m_columns<format, 16>(a, stream);
+  constexpr int kTiles = small_m_tiles(8);
+  if (small_m_split(a) == 2) return launch_small_m_eight<format, kTiles, 2>(a, stream);
+  const bool silu = a.epilogue == SmallMEpilogue::kSiluMul;
+  if (small_m_most_tiles(small_m_units(a), small_m_clusters(a, 1), silu, kTiles) <= 2) {
+    return launch_small_m_eight<format, 2, 1>(a, stream);
   }
-  if (a.m <= 8) {
-    return halves ? launch_small_m_shape<format, 8, 2>(a, stream)
-                  : launch_small_m_shape<format, 8, 1>(a, stream);
-  }
-  if (a.m <= 16) {
-    return halves ? launch_small_m_shape<format, 16, 2>(a, stream)
-                  : launch_small_m_shape<format, 16, 1>(a, stream);
-  }
-  return halves ? launch_small_m_shape<format, 32, 2>(a, stream)
-                : launch_small_m_shape<format, 32, 1>(a, stream);
+  return launch_small_m_eight<format, kTiles, 1>(a, stream);
 }
 
 }  // namespace pelton::kernels::cuda
