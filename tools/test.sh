@@ -3,7 +3,8 @@
 #
 #   tools/test.sh           everything: checks, unit tests, black-box tests, sanitizers, fuzz targets
 #   tools/test.sh --quick   checks, unit tests and black-box tests only
-#   tools/test.sh --long    everything, with every injected failure, 10 minutes of chaos on one server and 10 a fuzz target
+#   tools/test.sh --long    everything, with every injected failure, 10 minutes of chaos on one server and 10 a fuzz
+#                           target, and the thread sanitizer over a whole server
 #   tools/test.sh --cuda    everything, and all CUDA code: its build, and the tests that need no GPU; skipped where
 #                           there is no toolkit
 #
@@ -18,7 +19,7 @@ for argument in "$@"; do
     --quick) quick=1 ;;
     --long) long=1 ;;
     --cuda) cuda=1 ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit ;;
     *) echo "test.sh: unknown option $argument" >&2; exit 2 ;;
   esac
 done
@@ -233,8 +234,11 @@ export LSAN_OPTIONS=suppressions=$PWD/tools/dev/lsan.supp:print_suppressions=0
 # Tests labelled slow repeat, on large inputs, what others already cover; sanitizers leave them out.
 if build asan-ubsan asan-ubsan; then
   run_ctest asan-ubsan "$jobs" --label-exclude slow
+  run_pytest "chaos under the address sanitizer" asan-ubsan tests/e2e/test_chaos.py -k "tight-1-30 or cut_at or deadlock"
   if [[ $long -eq 1 ]]; then run_fuzz 600; else run_fuzz 20; fi
 fi
-if build tsan tsan; then run_ctest tsan 1 --label-exclude slow; fi
+tsan=tsan
+if [[ $long -eq 1 ]]; then tsan="tsan-server"; fi
+if build "$tsan" "$tsan"; then run_ctest "$tsan" 1 --label-exclude slow; fi
 if [[ $cuda -eq 1 ]]; then run_cuda; fi
 finish
