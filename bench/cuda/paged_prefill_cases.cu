@@ -42,7 +42,6 @@ PrefillBatch make_prefill_batch(const PrefillCase& c, int layers, uint64_t seed)
   a.sequences = b.sequences.as<SequenceSlice>();
   a.num_sequences = static_cast<int32_t>(c.rows.size());
   a.table_shift = 4000;
-  a.min_rows = c.min_rows;
   a.heads = d.heads;
   a.kv_heads = d.kv_heads;
   a.head_dim = d.head_dim;

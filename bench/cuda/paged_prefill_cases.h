@@ -12,7 +12,6 @@ namespace pelton::bench_cuda {
 struct PrefillCase {
   DecodeCase pages;  // its lengths are the contexts
   std::vector<int> rows = {};
-  int min_rows = 1;
 };
 
 struct PrefillBatch {

@@ -26,8 +26,7 @@ __device__ double element(const void* pages, PageType type, int64_t at) {
              : static_cast<double>(float(static_cast<const __nv_fp8_e4m3*>(pages)[at]));
 }
 
-// One block a (row, head); thread d owns dim d, every thread walks all keys. Rows that no sequence
-// owns keep their contents.
+// One block a (row, head); thread d owns dim d, every thread walks all keys.
 __global__ void reference_kernel(PagedPrefillArgs a, double* answers, double* magnitudes) {
   const int row = static_cast<int>(blockIdx.x) / a.heads;
   const int head = static_cast<int>(blockIdx.x) % a.heads;
@@ -36,7 +35,6 @@ __global__ void reference_kernel(PagedPrefillArgs a, double* answers, double* ma
   int sequence = a.num_sequences - 1;
   while (sequence > 0 && a.sequences[sequence].first_row > row) --sequence;
   const SequenceSlice s = a.sequences[sequence];
-  if (s.num_rows < a.min_rows) return;
   const int32_t* blocks =
       reinterpret_cast<const int32_t*>(reinterpret_cast<const char*>(s.blocks) + a.table_shift);
   const int position = s.context_len - s.num_rows + row - s.first_row;
@@ -102,7 +100,6 @@ void check_case(Report& report, const PrefillCase& c, uint64_t seed) {
                        static_cast<size_t>(b.args.head_dim);
   Buffer answers(count * 8);
   Buffer magnitudes(count * 8);
-  require(cudaMemset(answers.as<void>(), 0xff, answers.bytes()), "poison");
   reference_kernel<<<static_cast<unsigned>(b.args.rows * b.args.heads),
                      static_cast<unsigned>(b.args.head_dim)>>>(b.args, answers.as<double>(),
                                                                magnitudes.as<double>());
@@ -113,7 +110,7 @@ void check_case(Report& report, const PrefillCase& c, uint64_t seed) {
   double worst = 0;
   bool kept = true;
   for (size_t i = 0; i < got.size(); ++i) {
-    if (i >= count || std::isnan(expected[i])) {  // past the rows, or of a sequence left alone
+    if (i >= count) {  // past the rows
       kept = kept && got[i] == 0xffff;
       continue;
     }
@@ -189,7 +186,6 @@ void check_paged_prefill(Report& report, bool quick) {
       c.rows = {130, 1, 64, 1, 100, 333};
       check_case(report, c, static_cast<uint64_t>(page));
       if (page != 32 && !quick) continue;
-      c.min_rows = 2;
       c.pages.window = 100;
       check_case(report, c, 7);
       c.pages.soft_cap = 20;

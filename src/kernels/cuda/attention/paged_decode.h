@@ -12,9 +12,10 @@
 // (`decode_chunk`); all query heads of a KV head (eight at a time) are packed into the columns of
 // the matrix instruction. The flat list of (sequence, KV head, chunk) is cut evenly over a fixed
 // grid of resident blocks; in a block four warps take 16 keys each of a tile of 64, which the copy
-// engine brings through a ring. Keys and values are read once. Chunk states are folded in order, in
-// registers while one block holds them, otherwise by the block that finishes last, with the same
-// arithmetic: bits do not depend on the batch. Launch and grid do not depend on the lengths: a
+// engine brings through a ring. Keys and values are read once. Chunk states are folded in order: in
+// registers while one block holds them, and on from there by a second block that ends what this one
+// began; those of a head in more blocks by the block that finishes last. The arithmetic is the
+// same: bits do not depend on the batch. Launch and grid do not depend on the lengths: a
 // captured graph serves any contexts up to max_context.
 //
 // Numerics: scores and sums in FP32 from BF16 operands, softmax weights rounded to BF16. FP8 pages

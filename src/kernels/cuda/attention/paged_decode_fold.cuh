@@ -85,6 +85,14 @@ __device__ __forceinline__ HeadState<dims> read_state(const float* slot, int lan
   return state;
 }
 
+// Until a counter that another block writes after its states says `count`.
+__device__ __forceinline__ void wait_count(const unsigned* counter, int count) {
+  unsigned now = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+  } while (now != static_cast<unsigned>(count));
+}
+
 // Slot 0, then chunks [first, chunks), a few in flight at a time.
 template <int dims>
 __device__ __forceinline__ HeadState<dims> fold_chunks(const PagedDecodeParams& p,

@@ -166,4 +166,56 @@ __device__ __forceinline__ int busy_blocks(int64_t items, int grid, int per_sm) 
   return grid / per_sm * best;
 }
 
+// What a block does, in shared memory: its even share of the flat list as three stretches, in turn.
+//
+// Where a share has at least as many items as a head has chunks, the head lies in two blocks at
+// most. The one with its first chunks takes them before all else and hands on their fold, from
+// which the other one proceeds after all else. All other heads that lie in several blocks are
+// folded by the block that brings the last of their chunks.
+struct BlockShare {
+  static constexpr int kStretches = 3;
+  int64_t begin[kStretches];
+  int64_t end[kStretches];
+  int64_t items;  // of all blocks
+  int blocks;     // that take any
+
+  __device__ __forceinline__ bool is_handed(const DecodeHead& h) const {
+    return h.chunks <= items / blocks;
+  }
+  // From an item's end on to the next stretch that has any.
+  __device__ __forceinline__ bool has_more(int& stretch, int64_t& item) const {
+    while (item == end[stretch]) {
+      if (++stretch == kStretches) return false;
+      item = begin[stretch];
+    }
+    return true;
+  }
+};
+
+__device__ __forceinline__ void share_out(const PagedDecodeParams& p, const ChunkTable& table,
+                                          int per_sm, BlockShare& s) {
+  const int grid = static_cast<int>(gridDim.x);
+  s.items = static_cast<int64_t>(table.begin[p.batch]) * p.kv_heads * p.head_blocks;
+  s.blocks = p.even_grid ? busy_blocks(s.items, grid, per_sm) : grid;
+  const int block = min(static_cast<int>(blockIdx.x), s.blocks);
+  const int64_t first = first_item_of(s.items, block, s.blocks);
+  const int64_t last = first_item_of(s.items, min(block + 1, s.blocks), s.blocks);
+  int64_t early = last;  // where the head begins that the next block ends
+  int64_t late = first;  // where the head ends that the block ahead began
+  if (first < last && last < s.items) {
+    const DecodeHead h = decode_head(p, table, last);
+    if (h.first_item < last && s.is_handed(h)) early = h.first_item;
+  }
+  if (first < last) {
+    const DecodeHead h = decode_head(p, table, first);
+    if (h.first_item < first && s.is_handed(h)) late = h.first_item + h.chunks;
+  }
+  s.begin[0] = early;
+  s.end[0] = last;
+  s.begin[1] = late;
+  s.end[1] = early;
+  s.begin[2] = first;
+  s.end[2] = late;
+}
+
 }  // namespace pelton::kernels::cuda

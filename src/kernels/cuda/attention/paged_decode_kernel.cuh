@@ -43,8 +43,8 @@ struct DecodeShape {
 
 template <PageType type, int head_dim>
 __device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const ChunkTable& table,
-                                              int64_t first, int64_t last, uint32_t ring,
-                                              uint32_t full, uint32_t empty, int lane) {
+                                              const BlockShare& share, uint32_t ring, uint32_t full,
+                                              uint32_t empty, int lane) {
   using S = DecodeShape<type, head_dim>;
   const uint64_t policy = policy_evict_first();
   const int warp = lane % S::kWarps;  // whose keys this lane asks for
@@ -52,10 +52,13 @@ __device__ __forceinline__ void produce_pages(const PagedDecodeParams& p, const 
   bool waited = false;
   int unit = 0;
   uint32_t parity = 1;  // of the empty barriers: the first round finds every unit free
-  for (int64_t item = first; item < last;) {
+  int stretch = 0;
+  int64_t item = share.begin[0];
+  while (share.has_more(stretch, item)) {
     const DecodeHead h = decode_head(p, table, item);
     const int chunk = static_cast<int>(item - h.first_item);
-    const int chunks = static_cast<int>(min(static_cast<int64_t>(h.chunks - chunk), last - item));
+    const int chunks =
+        static_cast<int>(min(static_cast<int64_t>(h.chunks - chunk), share.end[stretch] - item));
     item += chunks;
     const int32_t* blocks = p.blocks_of(h.sequence);
     const int begin = h.begin(chunk);
@@ -351,6 +354,7 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
       reinterpret_cast<int32_t*>(shared + (empty + 8 * S::kUnits - shared_address(shared)));
   table.lengths = table.begin + kDecodeMaxBatch + 1;
   __shared__ int is_last;
+  __shared__ BlockShare share;
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -361,16 +365,14 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
     }
     barrier_init_fence();
   }
-  if (warp == S::kWarps) count_chunks(p, table, lane);
-  __syncthreads();
-  const int64_t items = static_cast<int64_t>(table.begin[p.batch]) * p.kv_heads * p.head_blocks;
-  const int grid = static_cast<int>(gridDim.x);
-  const int blocks = p.even_grid ? busy_blocks(items, grid, S::kBlocksPerSm) : grid;
-  const int block = min(static_cast<int>(blockIdx.x), blocks);
-  const int64_t first_item = first_item_of(items, block, blocks);
-  const int64_t last_item = first_item_of(items, min(block + 1, blocks), blocks);
   if (warp == S::kWarps) {
-    produce_pages<type, head_dim>(p, table, first_item, last_item, ring, full, empty, lane);
+    count_chunks(p, table, lane);
+    __syncwarp();
+    if (lane == 0) share_out(p, table, S::kBlocksPerSm, share);
+  }
+  __syncthreads();
+  if (warp == S::kWarps) {
+    produce_pages<type, head_dim>(p, table, share, ring, full, empty, lane);
     return;
   }
 
@@ -388,17 +390,35 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
       parity ^= 1;
     }
   };
-  for (int64_t item = first_item; item < last_item;) {
+  int stretch = 0;
+  int64_t item = share.begin[0];
+  while (share.has_more(stretch, item)) {
     const DecodeHead h = decode_head(p, table, item);
     const int first_chunk = static_cast<int>(item - h.first_item);
-    const int span =
-        static_cast<int>(min(static_cast<int64_t>(h.chunks - first_chunk), last_item - item));
+    const int span = static_cast<int>(
+        min(static_cast<int64_t>(h.chunks - first_chunk), share.end[stretch] - item));
     item += span;
+    // Whether the fold of all chunks before this block's is in its registers.
+    const bool is_handed = share.is_handed(h);
+    const bool has_fold = first_chunk == 0 || is_handed;
     uint4 query[head_dim / 32];
     const float unscale = load_query<type, head_dim>(p, h, query, lane);
     const float multiplier[2] = {p.score_scale * __shfl_sync(~0u, unscale, 8 * t),
                                  p.score_scale * __shfl_sync(~0u, unscale, 8 * t + 4)};
     Head finished[S::kWarpHeads];  // of heads warp + 4 i
+    if (first_chunk > 0 && is_handed) {
+      if (threadIdx.x == 0) {
+        wait_count(p.counters + h.counter, first_chunk);
+        p.counters[h.counter] = 0;
+      }
+      named_sync(1, S::kConsumers);
+#pragma unroll
+      for (int i = 0; i < S::kWarpHeads; ++i) {
+        const int head = min(warp + S::kWarps * i, h.heads - 1);
+        finished[i] =
+            read_state<S::kLaneDims>(chunk_slot<S::kLaneDims>(p, h, 0, h.first_head + head), lane);
+      }
+    }
 
     for (int chunk = first_chunk; chunk < first_chunk + span; ++chunk) {
       WarpState<head_dim> state = {};
@@ -481,7 +501,7 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
           }
           if (chunk == 0) {
             finished[i] = whole;
-          } else if (first_chunk == 0) {
+          } else if (has_fold) {
             append_state(finished[i], whole);
           } else {
             write_state(chunk_slot<S::kLaneDims>(p, h, chunk, h.first_head + head), whole, lane);
@@ -490,8 +510,8 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
       }
     }
 
-    const bool is_whole = span == h.chunks;
-    if (first_chunk == 0) {
+    const bool is_whole = has_fold && first_chunk + span == h.chunks;
+    if (has_fold) {
 #pragma unroll
       for (int i = 0; i < S::kWarpHeads; ++i) {
         const int head = warp + S::kWarps * i;
@@ -506,9 +526,13 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
     }
     if (is_whole) continue;
 
-    // Whoever brings the last chunks folds all of them.
     __threadfence();
     named_sync(1, S::kConsumers);
+    if (is_handed) {
+      if (threadIdx.x == 0) atomicExch(p.counters + h.counter, static_cast<unsigned>(span));
+      continue;
+    }
+    // Whoever brings the last chunks folds all of them.
     if (threadIdx.x == 0) {
       const unsigned before = atomicAdd(p.counters + h.counter, static_cast<unsigned>(span));
       is_last = before + static_cast<unsigned>(span) == static_cast<unsigned>(h.chunks) ? 1 : 0;
@@ -518,8 +542,9 @@ __global__ void __launch_bounds__(DecodeShape<type, head_dim>::kThreads,
     if (is_last == 0) continue;
     __threadfence();
     // Slot 0 holds all chunks of the block that took chunk 0.
-    const int64_t owner = block_of(items, h.first_item, blocks);
-    const int folded = static_cast<int>(first_item_of(items, owner + 1, blocks) - h.first_item);
+    const int64_t owner = block_of(share.items, h.first_item, share.blocks);
+    const int folded =
+        static_cast<int>(first_item_of(share.items, owner + 1, share.blocks) - h.first_item);
 #pragma unroll
     for (int i = 0; i < S::kWarpHeads; ++i) {
       const int head = warp + S::kWarps * i;

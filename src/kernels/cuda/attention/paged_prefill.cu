@@ -44,7 +44,7 @@ cudaError_t launch_shape(const PagedPrefillArgs& a, cudaStream_t stream) {
   p.group = a.heads / a.kv_heads;
   p.tile_tokens = kPrefillRows / p.group;
   p.block_tokens = a.block_tokens;
-  p.box_keys = std::gcd(a.block_tokens, S::kKeys);
+  p.box_keys = std::gcd(a.block_tokens, S::kPieceKeys);
   if (cudaError_t e = encode_maps<type, head_dim>(a, p); e != cudaSuccess) return e;
   p.keys = static_cast<const std::byte*>(a.keys);
   p.values = static_cast<const std::byte*>(a.values);
@@ -59,7 +59,6 @@ cudaError_t launch_shape(const PagedPrefillArgs& a, cudaStream_t stream) {
   p.soft_cap = a.soft_cap;
   p.value_scale = a.value_scale;
   p.num_sequences = a.num_sequences;
-  p.min_rows = std::max(a.min_rows, 1);
   p.kv_heads = a.kv_heads;
   p.window = a.window;
   const int64_t items = (a.rows / p.tile_tokens + a.num_sequences) * a.kv_heads;

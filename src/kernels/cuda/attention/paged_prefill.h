@@ -13,8 +13,8 @@
 // rows each, exchanging turns so that one's softmax runs beside the other's products, and within a
 // group the next tile's scores are under way while the present tile's softmax is computed.
 //
-// FP8 pages go through shared memory twice: four warps bring codes with the copy engine and write
-// them as FP16, ahead of the products.
+// FP8 pages go through shared memory twice: as codes, and as the FP16 that further warps write of
+// them ahead of the products.
 //
 // Numerics: scores and sums in FP32 from BF16 operands, softmax weights rounded to BF16; FP16 in
 // their stead for FP8 pages, as paged_decode.h says. Key tiles
@@ -49,7 +49,6 @@ struct PagedPrefillArgs {
   const SequenceSlice* sequences = nullptr;  // [num_sequences] on the device
   int32_t num_sequences = 0;                 // at most 1,024
   int64_t table_shift = 0;  // bytes from SequenceSlice::blocks to the device's copy
-  int32_t min_rows = 1;     // sequences with fewer rows are left to another kernel
   int32_t heads = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;  // 64, 128, 256

@@ -17,7 +17,7 @@ struct PagedPrefillParams {
   CUtensorMap q_map;    // [rows][heads][head_dim] in boxes of tile_tokens x group
   CUtensorMap key_map;  // BF16 pages in boxes of box_keys rows
   CUtensorMap value_map;
-  const std::byte* keys;  // FP8 pages, brought in pieces without a map
+  const std::byte* keys;  // FP8 pages, brought without a map
   const std::byte* values;
   int64_t block_stride;
   const SequenceSlice* sequences;
@@ -30,12 +30,11 @@ struct PagedPrefillParams {
   float soft_cap;
   float value_scale;
   int32_t num_sequences;
-  int32_t min_rows;
   int32_t kv_heads;
   int32_t group;        // query heads of a KV head
   int32_t tile_tokens;  // 128 / group
   int32_t block_tokens;
-  int32_t box_keys;  // divides block_tokens and the key tile
+  int32_t box_keys;  // divides block_tokens and what the copy engine brings at once
   int32_t window;
 };
 
@@ -66,7 +65,7 @@ __device__ __forceinline__ void count_row_tiles(const PagedPrefillParams& p, int
   for (int base = 0; base < p.num_sequences; base += 32) {
     const int sequence = base + lane;
     const int rows = sequence < p.num_sequences ? p.sequences[sequence].num_rows : 0;
-    int sum = rows >= p.min_rows ? (rows + p.tile_tokens - 1) / p.tile_tokens : 0;
+    int sum = (rows + p.tile_tokens - 1) / p.tile_tokens;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
       const int left = __shfl_up_sync(~0u, sum, step);

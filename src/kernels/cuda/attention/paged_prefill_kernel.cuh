@@ -15,11 +15,19 @@
 
 namespace pelton::kernels::cuda {
 
+// What a tile of a page holds.
+inline constexpr int kOfKeys = 0;
+inline constexpr int kOfValues = 1;
+
 template <PageType type, int head_dim>
 struct PrefillShape {
   static constexpr bool kIsFp8 = type == PageType::kFp8;
-  static constexpr int kThreads = 384;  // a producer and two consumer warpgroups
-  static constexpr int kConsumers = 256;
+  // Warps that write FP8 codes as FP16: as many for keys as for values. After them comes the one
+  // that drives the copy engine. They have two warpgroups where the consumers' registers allow.
+  static constexpr int kConverters = !kIsFp8 ? 0 : head_dim == 256 ? 1 : 2;
+  static constexpr int kProducers = kConverters == 2 ? 256 : 128;
+  static constexpr int kConsumers = 256;  // two warpgroups
+  static constexpr int kThreads = kProducers + kConsumers;
   static constexpr int kKeys = head_dim == 256 ? 64 : 128;  // of a tile
   static constexpr int kBoxes = head_dim / 64;              // 128-byte boxes along the head
   // Tiles of keys and values: eight rows of one box after another, then the next eight rows.
@@ -29,25 +37,25 @@ struct PrefillShape {
   static constexpr int kQBoxBytes = kPrefillRows * 128;
   static constexpr int kQBytes = kBoxes * kQBoxBytes;
   static constexpr int kQSlots = head_dim == 256 ? 1 : 2;
-  // FP8 pages: codes as the copy engine brings them, a ring of pieces for each converting warp.
-  static constexpr int kPieceKeys = kKeys / 8;  // two pieces a warp and tile
-  static constexpr int kPieceBytes = kPieceKeys * head_dim;
-  static constexpr int kPieces = kIsFp8 ? 3 : 0;  // of a warp under way
-  static constexpr int kBarriers = 4 * kStages + 2 * kQSlots + 4 * kPieces;
+  // What the copy engine brings at once: BF16 tiles, of FP8 codes a piece of a tile.
+  static constexpr int kPieceKeys = kIsFp8 ? 4096 / head_dim : kKeys;
+  static constexpr int kPieceBytes = kPieceKeys * head_dim * (kIsFp8 ? 1 : 2);
+  static constexpr int kPieces = !kIsFp8 ? kStages : head_dim == 64 ? 6 : 3;  // of either kind
   static constexpr int kPiecesAt = kQSlots * kQBytes + 2 * kStages * kTileBytes;
-  static constexpr int kTableAt = kPiecesAt + 4 * kPieces * kPieceBytes;
+  static constexpr int kTableAt = kPiecesAt + (kIsFp8 ? 2 * kPieces * kPieceBytes : 0);
   static constexpr int kBarriersAt = kTableAt + (kPrefillMaxSequences + 2) * 4;
+  static constexpr int kBarriers = 4 * kStages + 2 * kQSlots + (kIsFp8 ? 4 * kPieces : 0);
   static constexpr int kItemsAt = kBarriersAt + kBarriers * 8;
   static constexpr int kSharedBytes =
       1024 + kItemsAt + kQSlots * static_cast<int>(sizeof(PrefillItem));
-  // Converting pages takes registers. Together no more than the block began with: 3 * 168.
-  static constexpr int kProducerRegisters = kIsFp8 ? 72 : 40;
-  static constexpr int kConsumerRegisters = kIsFp8 ? 216 : 232;
+  // Together no more than the block began with: 3 * 168 or 4 * 128.
+  static constexpr int kProducerRegisters = !kIsFp8 ? 40 : kProducers == 256 ? 48 : 72;
+  static constexpr int kConsumerRegisters = !kIsFp8 ? 232 : kProducers == 256 ? 208 : 216;
   // Weights in fp16 count from 2^14 at the row's maximum: smaller ones keep their bits for longer.
   static constexpr int kWeightShift = kIsFp8 ? 14 : 0;
 };
 
-// Addresses in shared memory.
+// Addresses in shared memory; `kind` is of keys or of values.
 template <typename S>
 struct PrefillMemory {
   uint32_t base;
@@ -56,23 +64,26 @@ struct PrefillMemory {
   __device__ explicit PrefillMemory(std::byte* shared)
       : base((shared_address(shared) + 1023) & ~1023u),
         pointer(shared + (base - shared_address(shared))) {}
-  __device__ uint32_t q(int slot) const { return base + slot * S::kQBytes; }
-  __device__ uint32_t keys(int stage) const {
-    return base + S::kQSlots * S::kQBytes + stage * S::kTileBytes;
-  }
-  __device__ uint32_t values(int stage) const { return keys(S::kStages + stage); }
   __device__ uint32_t barrier(int i) const { return base + S::kBarriersAt + 8 * i; }
-  __device__ uint32_t keys_full(int i) const { return barrier(i); }
-  __device__ uint32_t keys_empty(int i) const { return barrier(S::kStages + i); }
-  __device__ uint32_t values_full(int i) const { return barrier(2 * S::kStages + i); }
-  __device__ uint32_t values_empty(int i) const { return barrier(3 * S::kStages + i); }
+  __device__ uint32_t q(int slot) const { return base + slot * S::kQBytes; }
   __device__ uint32_t q_full(int i) const { return barrier(4 * S::kStages + i); }
   __device__ uint32_t q_empty(int i) const { return barrier(4 * S::kStages + S::kQSlots + i); }
-  __device__ uint32_t piece(int warp, int i) const {
-    return base + S::kPiecesAt + (warp * S::kPieces + i) * S::kPieceBytes;
+  __device__ uint32_t tile(int kind, int i) const {
+    return base + S::kQSlots * S::kQBytes + (kind * S::kStages + i) * S::kTileBytes;
   }
-  __device__ uint32_t piece_full(int warp, int i) const {
-    return barrier(4 * S::kStages + 2 * S::kQSlots + warp * S::kPieces + i);
+  __device__ uint32_t full(int kind, int i) const { return barrier(kind * S::kStages + i); }
+  __device__ uint32_t empty(int kind, int i) const { return barrier((2 + kind) * S::kStages + i); }
+  // Pieces of BF16 pages are the tiles.
+  __device__ uint32_t piece(int kind, int i) const {
+    if (!S::kIsFp8) return tile(kind, i);
+    return base + S::kPiecesAt + (kind * S::kPieces + i) * S::kPieceBytes;
+  }
+  __device__ uint32_t piece_full(int kind, int i) const {
+    if (!S::kIsFp8) return full(kind, i);
+    return barrier(4 * S::kStages + 2 * S::kQSlots + kind * S::kPieces + i);
+  }
+  __device__ uint32_t piece_empty(int kind, int i) const {
+    return S::kIsFp8 ? piece_full(2 + kind, i) : empty(kind, i);
   }
   __device__ int32_t* table() const { return reinterpret_cast<int32_t*>(pointer + S::kTableAt); }
   __device__ PrefillItem* items() const {
@@ -93,54 +104,63 @@ struct RingPlace {
   }
 };
 
-// The copy engine's side for BF16 pages: one warp, a lane a box of keys.
+// The copy engine's side: one warp, a lane a box of keys.
 template <PageType type, int head_dim>
 struct PageLoader {
   using S = PrefillShape<type, head_dim>;
   const PagedPrefillParams& p;
   const PrefillMemory<S>& memory;
   int lane;
-  int row_boxes;
+  int piece_boxes;  // of a piece
   uint64_t policy;
-  RingPlace<S::kStages> key_place;
-  RingPlace<S::kStages> value_place;
+  RingPlace<S::kPieces> key_place;
+  RingPlace<S::kPieces> value_place;
 
   __device__ PageLoader(const PagedPrefillParams& params, const PrefillMemory<S>& m, int l)
       : p(params),
         memory(m),
         lane(l),
-        row_boxes(S::kKeys / params.box_keys),
+        piece_boxes(S::kPieceKeys / params.box_keys),
         policy(policy_evict_normal()) {}
 
   __device__ __forceinline__ int block_of(const PrefillItem& item, const int32_t* blocks,
                                           int tile) const {
     const int key = tile * S::kKeys + lane * p.box_keys;
-    return tile >= 0 && lane < row_boxes && key < item.context ? blocks[key / p.block_tokens] : 0;
+    return tile >= 0 && lane * p.box_keys < S::kKeys && key < item.context
+               ? blocks[key / p.block_tokens]
+               : 0;
   }
 
-  __device__ __forceinline__ void load(const PrefillItem& item, const CUtensorMap* map, uint32_t to,
-                                       uint32_t full, int tile, int block) const {
+  template <int kind>
+  __device__ __forceinline__ void load(const PrefillItem& item, RingPlace<S::kPieces>& place,
+                                       int tile, int block) const {
     const int first_key = tile * S::kKeys;
-    const int boxes = min(row_boxes, (item.context - first_key + p.box_keys - 1) / p.box_keys);
-    if (lane == 0) barrier_arrive_expect(full, boxes * p.box_keys * 2 * head_dim);
-    __syncwarp();
-    if (lane < boxes) {
-      const int key = first_key + lane * p.box_keys;
-      const int row = item.kv_head * p.block_tokens + key % p.block_tokens;
-      tile_copy_5d(to + lane * p.box_keys * 2 * head_dim, map, 0, 0, 0, row / 8, block, full,
-                   policy);
+    const int boxes = (item.context - first_key + p.box_keys - 1) / p.box_keys;
+    const int row =
+        item.kv_head * p.block_tokens + (first_key + lane * p.box_keys) % p.block_tokens;
+    const int box_bytes = p.box_keys * (S::kPieceBytes / S::kPieceKeys);
+#pragma unroll
+    for (int first = 0; first < S::kKeys / S::kPieceKeys; ++first) {
+      const int box = lane - first * piece_boxes;  // of this piece
+      const int piece = min(piece_boxes, max(boxes - first * piece_boxes, 0));
+      const uint32_t full = memory.piece_full(kind, place.at);
+      const uint32_t to = memory.piece(kind, place.at) + box * box_bytes;
+      barrier_wait(memory.piece_empty(kind, place.at), place.parity ^ 1);
+      if (lane == 0) barrier_arrive_expect(full, piece * box_bytes);
+      __syncwarp();
+      if (box >= 0 && box < piece) {
+        if constexpr (S::kIsFp8) {
+          bulk_copy(to,
+                    (kind == kOfKeys ? p.keys : p.values) + block * p.block_stride +
+                        static_cast<int64_t>(row) * head_dim,
+                    box_bytes, full, policy);
+        } else {
+          tile_copy_5d(to, kind == kOfKeys ? &p.key_map : &p.value_map, 0, 0, 0, row / 8, block,
+                       full, policy);
+        }
+      }
+      place.advance();
     }
-  }
-  __device__ __forceinline__ void load_keys(const PrefillItem& item, int tile, int block) {
-    barrier_wait(memory.keys_empty(key_place.at), key_place.parity ^ 1);
-    load(item, &p.key_map, memory.keys(key_place.at), memory.keys_full(key_place.at), tile, block);
-    key_place.advance();
-  }
-  __device__ __forceinline__ void load_values(const PrefillItem& item, int tile, int block) {
-    barrier_wait(memory.values_empty(value_place.at), value_place.parity ^ 1);
-    load(item, &p.value_map, memory.values(value_place.at), memory.values_full(value_place.at),
-         tile, block);
-    value_place.advance();
   }
 
   // Keys run one tile ahead of values, as the consumers take them.
@@ -150,15 +170,15 @@ struct PageLoader {
     int tile = item.template last_tile<S::kKeys>();
     int block = block_of(item, blocks, tile);
     int next_block = block_of(item, blocks, tile - 1);
-    load_keys(item, tile, block);
+    load<kOfKeys>(item, key_place, tile, block);
     for (; tile > first; --tile) {
       const int after = block_of(item, blocks, tile - 2);
-      load_keys(item, tile - 1, next_block);
-      load_values(item, tile, block);
+      load<kOfKeys>(item, key_place, tile - 1, next_block);
+      load<kOfValues>(item, value_place, tile, block);
       block = next_block;
       next_block = after;
     }
-    load_values(item, tile, block);
+    load<kOfValues>(item, value_place, tile, block);
   }
 };
 
@@ -190,93 +210,50 @@ draw_item(const PagedPrefillParams& p, const PrefillMemory<PrefillShape<type, he
   return item;
 }
 
-// FP8 pages: each warp of the group has the copy engine bring its pieces of a tile and writes what
-// the codes stand for as fp16, scales apart. A lane takes the same 16 codes of every kStepKeys-th
-// key of a piece.
+// FP8 pages: one of the warps that write keys, or values, as the fp16 that their codes stand for,
+// scales apart. The fence that shows a tile to the matrix unit takes long: keys and values wait for
+// it beside each other. A lane takes the same 16 codes of every kStepKeys-th key of its warp's
+// share of a piece.
 template <PageType type, int head_dim>
 struct PageConverter {
   using S = PrefillShape<type, head_dim>;
+  static constexpr int kShareKeys = S::kPieceKeys / S::kConverters;
   static constexpr int kRowChunks = head_dim / 16;  // of 16 codes
   static constexpr int kStepKeys = 32 / kRowChunks;
-  static constexpr int kChunks = S::kPieceKeys / kStepKeys;
-  // Where in the pages the pieces of 16 tiles begin, counted downwards from `tile`: lane
-  // 2 * tiles + piece.
-  struct Places {
-    int tile;
-    int64_t offset;
-  };
+  static constexpr int kChunks = kShareKeys / kStepKeys;
   const PagedPrefillParams& p;
   const PrefillMemory<S>& memory;
-  int warp;
+  int kind;
+  int first_key;  // of this warp's share of a piece
   int lane;
-  uint64_t policy;
-  uint32_t offsets[2];  // where its two runs of eight lie, in the order of writing
+  uint32_t offsets[2];  // where a lane's two runs of eight lie, in the order of writing
   bool swaps;           // writes the second run first: neighbouring boxes keep banks apart
-  RingPlace<S::kPieces> piece_place;
-  RingPlace<S::kStages> key_place;
-  RingPlace<S::kStages> value_place;
+  RingPlace<S::kPieces> piece;
+  RingPlace<S::kStages> tile;
 
-  __device__ PageConverter(const PagedPrefillParams& params, const PrefillMemory<S>& m, int thread)
-      : p(params), memory(m), warp(thread / 32), lane(thread % 32), policy(policy_evict_normal()) {
+  __device__ PageConverter(const PagedPrefillParams& params, const PrefillMemory<S>& m, int warp,
+                           int l)
+      : p(params),
+        memory(m),
+        kind(warp / S::kConverters),
+        first_key(warp % S::kConverters * kShareKeys),
+        lane(l) {
     const int key = lane / kRowChunks;
     const int chunk = lane % kRowChunks;
     swaps = (chunk / 4 & 1) != 0;
-    offsets[0] = chunk / 4 * 1024 + swizzled(key, 2 * (chunk % 4) + (swaps ? 1 : 0));
-    offsets[1] = chunk / 4 * 1024 + swizzled(key, 2 * (chunk % 4) + (swaps ? 0 : 1));
+    const uint32_t at = first_key / 8 * S::kGroupBytes + chunk / 4 * 1024;
+    offsets[0] = at + swizzled(key, 2 * (chunk % 4) + (swaps ? 1 : 0));
+    offsets[1] = at + swizzled(key, 2 * (chunk % 4) + (swaps ? 0 : 1));
   }
 
-  // The tiles of an item in the order of PageLoader::load_item.
-  struct Steps {
-    int last;   // tile
-    int count;  // a tile of keys or of values each
-
-    __device__ bool is_key(int step) const {
-      return step == 0 || (step % 2 == 1 && step < count - 1);
-    }
-    __device__ int tile(int step) const {
-      if (is_key(step)) return last - (step + 1) / 2;
-      return last - (step >= count - 1 ? count / 2 - 1 : step / 2 - 1);
-    }
-  };
-
-  __device__ __forceinline__ int first_key(int tile, int piece) const {
-    return tile * S::kKeys + (piece * 4 + warp) * S::kPieceKeys;
-  }
-
-  // Asks for a piece. Pieces past the context arrive at once, with nothing in them.
-  __device__ __forceinline__ void ask(const PrefillItem& item, const int32_t* blocks,
-                                      Places& places, const std::byte* pages, int tile, int piece,
-                                      int place) const {
-    if (places.tile - tile >= 16) {
-      places.tile = tile;
-      const int key = first_key(tile - lane / 2, lane % 2);
-      const int block = max(key, 0) / p.block_tokens;
-      const int64_t row = static_cast<int64_t>(item.kv_head) * p.block_tokens + key -
-                          static_cast<int64_t>(block) * p.block_tokens;
-      places.offset = key >= 0 && key < item.context
-                          ? static_cast<int64_t>(blocks[block]) * p.block_stride + row * head_dim
-                          : 0;
-    }
-    const int64_t offset = __shfl_sync(~0u, places.offset, 2 * (places.tile - tile) + piece);
-    if (lane == 0) {
-      const uint32_t full = memory.piece_full(warp, place);
-      if (first_key(tile, piece) < item.context) {
-        barrier_arrive_expect(full, S::kPieceBytes);
-        bulk_copy(memory.piece(warp, place), pages + offset, S::kPieceBytes, full, policy);
-      } else {
-        barrier_arrive(full);
-      }
-    }
-    __syncwarp();
-  }
-
-  // The piece at the ring's place into its rows of the tile at `to`; keys past the context are 0.
+  // This warp's share of the piece at the ring's place, to that piece of a tile; keys at and past
+  // `valid` of it are 0.
   __device__ __forceinline__ void convert(uint32_t to, int valid) const {
-    const uint32_t from = memory.piece(warp, piece_place.at) + 16 * lane;
+    const uint32_t from = memory.piece(kind, piece.at) + first_key * head_dim + 16 * lane;
     uint4 codes[kChunks];
 #pragma unroll
     for (int i = 0; i < kChunks; ++i) codes[i] = load_shared_16(from + 512 * i);
-    if (valid < S::kPieceKeys) {
+    if (valid < kShareKeys) {
 #pragma unroll
       for (int i = 0; i < kChunks; ++i) {
         if (lane / kRowChunks + i * kStepKeys >= valid) codes[i] = make_uint4(0, 0, 0, 0);
@@ -300,78 +277,53 @@ struct PageConverter {
                  : "memory");
   }
 
-  __device__ __forceinline__ void load_item(const PrefillItem& item) {
-    const int32_t* blocks = block_table(p, item.sequence);
-    Steps steps;
-    steps.last = item.template last_tile<S::kKeys>();
-    steps.count = 2 * (steps.last - item.template first_tile<S::kKeys>(p.window) + 1);
-    Places key_places = {steps.last + 16, 0};
-    Places value_places = {steps.last + 16, 0};
-    const auto ask_for = [&](int number, int place) {
-      const int step = number / 2;
-      if (step >= steps.count) return;
-      if (steps.is_key(step)) {
-        ask(item, blocks, key_places, p.keys, steps.tile(step), number % 2, place);
-      } else {
-        ask(item, blocks, value_places, p.values, steps.tile(step), number % 2, place);
-      }
-    };
-    for (int i = 0; i < S::kPieces; ++i) {
-      const int place = piece_place.at + i;
-      ask_for(i, place >= S::kPieces ? place - S::kPieces : place);
-    }
-    for (int step = 0; step < steps.count; ++step) {
-      const bool is_key = steps.is_key(step);
-      const int place = is_key ? key_place.at : value_place.at;
-      const uint32_t parity = is_key ? key_place.parity : value_place.parity;
-      const uint32_t to = is_key ? memory.keys(place) : memory.values(place);
-      barrier_wait(is_key ? memory.keys_empty(place) : memory.values_empty(place), parity ^ 1);
+  __device__ __forceinline__ void convert_item(const PrefillItem& item) {
+    const int first = item.template first_tile<S::kKeys>(p.window);
+    for (int t = item.template last_tile<S::kKeys>(); t >= first; --t) {
+      const int valid = item.context - t * S::kKeys - first_key;
+      const uint32_t to = memory.tile(kind, tile.at);
+      barrier_wait(memory.empty(kind, tile.at), tile.parity ^ 1);
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece) {
-        barrier_wait(memory.piece_full(warp, piece_place.at), piece_place.parity);
-        convert(to + (piece * 4 + warp) * (S::kPieceKeys / 8) * S::kGroupBytes,
-                item.context - first_key(steps.tile(step), piece));
+      for (int key = 0; key < S::kKeys; key += S::kPieceKeys) {
+        barrier_wait(memory.piece_full(kind, piece.at), piece.parity);
+        convert(to + key / 8 * S::kGroupBytes, valid - key);
         __syncwarp();
-        ask_for(2 * step + piece + S::kPieces, piece_place.at);
-        piece_place.advance();
+        if (lane == 0) barrier_arrive(memory.piece_empty(kind, piece.at));
+        piece.advance();
       }
       fence_async_proxy();
       __syncwarp();
-      if (lane == 0) barrier_arrive(is_key ? memory.keys_full(place) : memory.values_full(place));
-      if (is_key) {
-        key_place.advance();
-      } else {
-        value_place.advance();
-      }
+      if (lane == 0) barrier_arrive(memory.full(kind, tile.at));
+      tile.advance();
     }
   }
 };
 
-// The producer warpgroup: one warp of it for BF16 pages, all four for FP8.
+// The producers: after the converting warps, if any, the one that draws the items.
 template <PageType type, int head_dim>
 __device__ __forceinline__ void produce_items(
     const PagedPrefillParams& p, const PrefillMemory<PrefillShape<type, head_dim>>& memory) {
   using S = PrefillShape<type, head_dim>;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   RingPlace<S::kQSlots> slot;
-  if constexpr (S::kIsFp8) {
-    PageConverter<type, head_dim> converter(p, memory, thread);
-    while (true) {
-      if (thread < 32) draw_item<type, head_dim>(p, memory, slot, lane);
-      named_sync(5, 128);
-      const PrefillItem item = memory.items()[slot.at];
-      if (item.sequence < 0) return;
-      converter.load_item(item);
-      slot.advance();
-    }
-  } else {
-    if (thread >= 32) return;
+  if (warp == 2 * S::kConverters) {
     PageLoader<type, head_dim> loader(p, memory, lane);
     while (true) {
       const PrefillItem item = draw_item<type, head_dim>(p, memory, slot, lane);
       if (item.sequence < 0) return;
       loader.load_item(item);
+      slot.advance();
+    }
+  }
+  if constexpr (S::kIsFp8) {
+    if (warp > 2 * S::kConverters) return;
+    PageConverter<type, head_dim> converter(p, memory, warp, lane);
+    while (true) {
+      barrier_wait(memory.q_full(slot.at), slot.parity);
+      const PrefillItem item = memory.items()[slot.at];
+      if (item.sequence < 0) return;
+      converter.convert_item(item);
       slot.advance();
     }
   }
@@ -396,7 +348,7 @@ struct RowConsumer {
 
   __device__ __forceinline__ void multiply_keys(float (&scores)[S::kKeys / 2]) const {
     const uint32_t q = memory.q(slot.at) + group * 64 * 128;
-    const uint32_t keys = memory.keys(key_place.at);
+    const uint32_t keys = memory.tile(kOfKeys, key_place.at);
 #pragma unroll
     for (int box = 0; box < S::kBoxes; ++box) {
       const uint64_t a = operand_along_k(q + box * S::kQBoxBytes);
@@ -416,7 +368,8 @@ struct RowConsumer {
   __device__ __forceinline__ void multiply_values(float (&out)[head_dim / 2],
                                                   const uint32_t (&weights)[S::kKeys / 16][4],
                                                   bool accumulate) const {
-    const uint64_t b = operand_along_n(memory.values(value_place.at), 1024, S::kGroupBytes);
+    const uint64_t b =
+        operand_along_n(memory.tile(kOfValues, value_place.at), 1024, S::kGroupBytes);
 #pragma unroll
     for (int i = 0; i < S::kKeys / 16; ++i) {
       const uint64_t rows = b + (2 * S::kGroupBytes >> 4) * i;
@@ -473,8 +426,8 @@ struct RowConsumer {
     constexpr int kChunks = S::kBoxes * 8;  // of 16 bytes in a row
     for (int i = thread; i < (S::kKeys - valid) * kChunks; i += 128) {
       const int key = valid + i / kChunks;
-      const uint32_t at = memory.values(value_place.at) + key / 8 * S::kGroupBytes + key % 8 * 128 +
-                          i % kChunks / 8 * 1024 + i % 8 * 16;
+      const uint32_t at = memory.tile(kOfValues, value_place.at) + key / 8 * S::kGroupBytes +
+                          key % 8 * 128 + i % kChunks / 8 * 1024 + i % 8 * 16;
       asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
     }
     fence_async_proxy();
@@ -498,23 +451,23 @@ struct RowConsumer {
     uint32_t weights[S::kKeys / 16][4];
 
     if constexpr (S::kIsFp8) convert_queries(rows);
-    barrier_wait(memory.keys_full(key_place.at), key_place.parity);
+    barrier_wait(memory.full(kOfKeys, key_place.at), key_place.parity);
     wgmma_fence();
     multiply_keys(scores);
     wgmma_wait<0>();
     wgmma_hold(scores);
-    release(memory.keys_empty(key_place.at));
+    release(memory.empty(kOfKeys, key_place.at));
     key_place.advance();
     fold_scores<S::kKeys, S::kWeightShift>(p, rows, scores, tile * S::kKeys, is_masked(item, tile),
                                            t);
     pack_weights<S::kIsFp8, S::kKeys>(scores, weights);
     bool is_first = true;
     for (; tile > first; --tile) {
-      barrier_wait(memory.keys_full(key_place.at), key_place.parity);
+      barrier_wait(memory.full(kOfKeys, key_place.at), key_place.parity);
       named_sync(1 + group, S::kConsumers);  // this group's turn
       wgmma_fence();
       multiply_keys(scores);
-      barrier_wait(memory.values_full(value_place.at), value_place.parity);
+      barrier_wait(memory.full(kOfValues, value_place.at), value_place.parity);
       if (is_first) clear_values(item, tile);
       wgmma_fence();  // else the compiler puts one where it holds up both products
       multiply_values(out, weights, !is_first);
@@ -522,25 +475,25 @@ struct RowConsumer {
       named_arrive(2 - group, S::kConsumers);
       wgmma_wait<1>();
       wgmma_hold(scores);
-      release(memory.keys_empty(key_place.at));
+      release(memory.empty(kOfKeys, key_place.at));
       key_place.advance();
       fold_scores<S::kKeys, S::kWeightShift>(p, rows, scores, (tile - 1) * S::kKeys,
                                              is_masked(item, tile - 1), t);
       wgmma_wait<0>();
       wgmma_hold(out);
-      release(memory.values_empty(value_place.at));
+      release(memory.empty(kOfValues, value_place.at));
       value_place.advance();
 #pragma unroll
       for (int i = 0; i < head_dim / 2; ++i) out[i] *= rows.rescale[i / 2 % 2];
       pack_weights<S::kIsFp8, S::kKeys>(scores, weights);
     }
-    barrier_wait(memory.values_full(value_place.at), value_place.parity);
+    barrier_wait(memory.full(kOfValues, value_place.at), value_place.parity);
     if (is_first) clear_values(item, tile);
     wgmma_fence();
     multiply_values(out, weights, !is_first);
     wgmma_wait<0>();
     wgmma_hold(out);
-    release(memory.values_empty(value_place.at));
+    release(memory.empty(kOfValues, value_place.at));
     value_place.advance();
     store(item, rows, out, row);
   }
@@ -607,21 +560,23 @@ struct RowConsumer {
 };
 
 template <PageType type, int head_dim>
-__global__ void __launch_bounds__(384, 1)
+__global__ void __launch_bounds__(PrefillShape<type, head_dim>::kThreads, 1)
     paged_prefill_kernel(const __grid_constant__ PagedPrefillParams p) {
   using S = PrefillShape<type, head_dim>;
   extern __shared__ std::byte shared[];
   const PrefillMemory<S> memory(shared);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < S::kStages; ++i) {
-      barrier_init(memory.keys_full(i), S::kIsFp8 ? 4 : 1);
-      barrier_init(memory.values_full(i), S::kIsFp8 ? 4 : 1);
-      barrier_init(memory.keys_empty(i), S::kConsumers / 32);
-      barrier_init(memory.values_empty(i), S::kConsumers / 32);
+    for (const int kind : {kOfKeys, kOfValues}) {
+      for (int i = 0; i < S::kStages; ++i) {
+        barrier_init(memory.full(kind, i), S::kIsFp8 ? S::kConverters : 1);
+        barrier_init(memory.empty(kind, i), S::kConsumers / 32);
+      }
+      for (int i = 0; S::kIsFp8 && i < S::kPieces; ++i) {
+        barrier_init(memory.piece_full(kind, i), 1);
+        barrier_init(memory.piece_empty(kind, i), S::kConverters);
+      }
     }
-    for (int i = 0; i < 4 * S::kPieces; ++i) barrier_init(memory.piece_full(0, i), 1);
     for (int i = 0; i < S::kQSlots; ++i) {
       barrier_init(memory.q_full(i), 1);
       barrier_init(memory.q_empty(i), S::kConsumers / 32);
@@ -632,13 +587,14 @@ __global__ void __launch_bounds__(384, 1)
   launch_dependents();
   if (threadIdx.x < 32) count_row_tiles(p, memory.table(), lane);
   __syncthreads();
-  if (warpgroup == 0) {
+  if (threadIdx.x < S::kProducers) {
     give_registers<S::kProducerRegisters>();
     produce_items<type, head_dim>(p, memory);
   } else {
     take_registers<S::kConsumerRegisters>();
-    RowConsumer<type, head_dim> consumer = {
-        p, memory, warpgroup - 1, static_cast<int>(threadIdx.x) % 128, lane, {}, {}, {}};
+    const int thread = static_cast<int>(threadIdx.x) - S::kProducers;
+    RowConsumer<type, head_dim> consumer = {p,    memory, thread / 128, thread % 128,
+                                            lane, {},     {},           {}};
     consumer.run();
   }
 }
