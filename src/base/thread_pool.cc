@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <new>
-#include <string>
 #include <system_error>
 
+#include "base/cgroup.h"
 #include "base/check.h"
 
 namespace pelton {
@@ -28,26 +27,6 @@ uint64_t pack(uint32_t begin, uint32_t end) { return (uint64_t{end} << 32) | beg
 uint32_t range_begin(uint64_t range) { return static_cast<uint32_t>(range); }
 uint32_t range_end(uint64_t range) { return static_cast<uint32_t>(range >> 32); }
 
-// Whole CPUs of the cgroup's quota, or no limit (a large number).
-int cgroup_cpu_limit() {
-  constexpr int kNoLimit = 1 << 20;
-  std::ifstream v2("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (v2 >> quota >> period && quota != "max" && period > 0) {
-    return std::max(
-        1, static_cast<int>(std::floor(std::strtod(quota.c_str(), nullptr) / period + 0.5)));
-  }
-  double quota_us = 0;
-  double period_us = 0;
-  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (v1_quota >> quota_us && v1_period >> period_us && quota_us > 0 && period_us > 0) {
-    return std::max(1, static_cast<int>(std::floor(quota_us / period_us + 0.5)));
-  }
-  return kNoLimit;
-}
-
 }  // namespace
 
 int available_threads() {
@@ -55,7 +34,9 @@ int available_threads() {
   CPU_ZERO(&set);
   int count = static_cast<int>(std::thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof(set), &set) == 0) count = CPU_COUNT(&set);
-  return std::clamp(std::min(count, cgroup_cpu_limit()), 1, 1024);
+  if (const auto cpus = cgroup_limits().cpus)
+    count = static_cast<int>(std::min<double>(count, std::round(*cpus)));
+  return std::clamp(count, 1, 1024);
 }
 
 ThreadPool::ThreadPool(int threads) : lanes_(static_cast<size_t>(threads)) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/cgroup.h"
+
 namespace pelton::cli {
 MachineMemory machine_memory() {
   MachineMemory bytes;
@@ -17,11 +19,9 @@ MachineMemory machine_memory() {
     if (key == "MemTotal:") bytes.total = kib << 10;
     if (key == "MemAvailable:") bytes.available = kib << 10;
   }
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  size_t maximum = 0;
-  if (limit >> maximum && maximum < bytes.total) {
-    bytes.total = maximum;
-    bytes.available = std::min(bytes.available, maximum);
+  if (const auto limit = cgroup_limits().memory_bytes) {
+    bytes.total = std::min(bytes.total, *limit);
+    bytes.available = std::min(bytes.available, *limit);
   }
   return bytes;
 }

@@ -29,6 +29,8 @@ Json ChatFormatter::context(const Conversation& conversation) const {
   };
   set_token("bos_token", tokenizer_->bos_id());
   set_token("eos_token", tokenizer_->eos_id());
+  set_token("unk_token", tokenizer_->unk_id());
+  set_token("pad_token", tokenizer_->pad_id());
   return context;
 }
 

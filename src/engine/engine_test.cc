@@ -349,7 +349,7 @@ TEST(Engine, ControlTokenTextOfAUserStaysText) {
 }
 
 // What transformers hands to a template with every call, given or not.
-TEST(Engine, TemplatesSeeNoneWhereThereAreNoTools) {
+TEST(Engine, TemplatesSeeNamedTokensAndNoneWhereThereAreNoTools) {
   const pelton::testing::TempDir dir;
   const std::filesystem::path small = small_model();
   for (const auto& entry : std::filesystem::directory_iterator(small)) {
@@ -358,7 +358,8 @@ TEST(Engine, TemplatesSeeNoneWhereThereAreNoTools) {
   std::filesystem::remove(dir.path() / "tokenizer_config.json");
   std::ofstream(dir.path() / "tokenizer_config.json")
       << R"({"chat_template": "{{ tools is none }}|{{ tools is defined }}|{{ documents is none }}|)"
-      << R"({% if tools is not none %}{{ tools|tojson }}{% endif %}|{{ enable_thinking is defined }}"})";
+      << R"({% if tools is not none %}{{ tools|tojson }}{% endif %}|{{ enable_thinking is defined }}|)"
+      << R"({{ pad_token }}|{{ unk_token is defined }}", "pad_token": "<|im_end|>"})";
   auto files = ModelFiles::open(dir.path().string());
   ASSERT_TRUE(files.ok()) << files.status().to_string();
   auto tokenizer = (*files)->load_tokenizer();
@@ -367,12 +368,12 @@ TEST(Engine, TemplatesSeeNoneWhereThereAreNoTools) {
   ASSERT_TRUE(formatter.ok()) << formatter.status().to_string();
   ChatFormatter::Conversation conversation;
   conversation.messages.push_back({{"role", "user"}, {"content", "x"}});
-  EXPECT_EQ(*formatter->render(conversation), "True|True|True||False");
+  EXPECT_EQ(*formatter->render(conversation), "True|True|True||False|<|im_end|>|False");
   conversation.tools = Json::array();
   conversation.tools.push_back("t");
   conversation.extra["documents"] = "d";
   conversation.extra["enable_thinking"] = false;
-  EXPECT_EQ(*formatter->render(conversation), "False|True|False|[\"t\"]|True");
+  EXPECT_EQ(*formatter->render(conversation), "False|True|False|[\"t\"]|True|<|im_end|>|False");
 }
 
 TEST(Engine, OptionsThatCannotBeHonouredAreRefused) {

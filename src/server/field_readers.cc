@@ -176,8 +176,8 @@ Outcome read_response_format(const JsonValue& value, ApiRequest&) {
 Outcome read_template_kwargs(const JsonValue& value, ApiRequest& request) {
   if (!value.is_object()) return bad(value, "must be an object");
   request.template_kwargs = to_ordered_json(value);
-  for (const char* name :
-       {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "chat_template"}) {
+  for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token",
+                           "unk_token", "pad_token", "chat_template"}) {
     if (request.template_kwargs.contains(name))
       return bad(value, fmt::format("must not set {}", name));
   }

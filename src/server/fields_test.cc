@@ -137,6 +137,7 @@ TEST(Fields, NamesTheFieldThatIsWrong) {
       {R"("function_call":"auto")", "function_call"},
       {R"("chat_template":"x")", "chat_template"},
       {R"("chat_template_kwargs":{"messages":[]})", "chat_template_kwargs"},
+      {R"("chat_template_kwargs":{"pad_token":"x"})", "chat_template_kwargs"},
       {R"("guided_json":{"a":1})", "guided_json"},
       {R"("modalities":["audio"])", "modalities"},
       {R"("unheard_of":1)", "unheard_of"},

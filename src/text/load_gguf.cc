@@ -160,6 +160,10 @@ class GgufLoader {
     if (Status s = set(in_.eot_id, "eot_token_id", &eot); !s.ok()) return s;
     if (Status s = set(in_.unknown_id, "unknown_token_id", &unknown_id_); !s.ok()) return s;
     if (eot) parts_.more_end_ids.push_back(*eot);
+    parts_.unk_id = unknown_id_;
+    // Files are known whose padding lies outside their vocabulary; it is but a name here.
+    if (auto pad = checked_id(in_.padding_id, in_.tokens.size(), "padding_token_id"); pad.ok())
+      parts_.pad_id = *pad;
     return {};
   }
 

@@ -69,6 +69,10 @@ Result<std::shared_ptr<const Tokenizer>> make_pipeline(PipelineParts parts) {
   if (parts.eos_id) {
     if (Status s = check_id(parts, *parts.eos_id, "eos_token"); !s.ok()) return s;
   }
+  for (const auto& id : {parts.unk_id, parts.pad_id}) {
+    if (!id) continue;
+    if (Status s = check_id(parts, *id, "a special token"); !s.ok()) return s;
+  }
   return std::shared_ptr<const Tokenizer>(std::make_shared<PipelineTokenizer>(std::move(parts)));
 }
 

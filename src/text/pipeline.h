@@ -27,7 +27,7 @@ struct PipelineParts {
   DecodeSteps decoder;
   bool clean_up_spaces = false;
   std::vector<int32_t> prefix_ids, suffix_ids;  // what add_special_tokens puts around a text
-  std::optional<int32_t> bos_id, eos_id;
+  std::optional<int32_t> bos_id, eos_id, unk_id, pad_id;
   std::vector<int32_t> more_end_ids;
 };
 
@@ -47,6 +47,8 @@ class PipelineTokenizer : public Tokenizer {
   bool is_special(int32_t id) const override;
   std::optional<int32_t> bos_id() const override { return parts_.bos_id; }
   std::optional<int32_t> eos_id() const override { return parts_.eos_id; }
+  std::optional<int32_t> unk_id() const override { return parts_.unk_id; }
+  std::optional<int32_t> pad_id() const override { return parts_.pad_id; }
   const std::vector<int32_t>& end_ids() const override { return end_ids_; }
   bool adds_bos() const override;
 

@@ -76,6 +76,9 @@ class Tokenizer {
   virtual bool is_special(int32_t id) const = 0;
   virtual std::optional<int32_t> bos_id() const = 0;
   virtual std::optional<int32_t> eos_id() const = 0;
+  // Of names alone: what chat templates call unk_token and pad_token.
+  virtual std::optional<int32_t> unk_id() const { return std::nullopt; }
+  virtual std::optional<int32_t> pad_id() const { return std::nullopt; }
   // Every id that ends a generation by the tokenizer's own word (EOS, end of turn).
   virtual const std::vector<int32_t>& end_ids() const = 0;
   virtual bool adds_bos() const = 0;

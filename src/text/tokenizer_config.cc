@@ -68,6 +68,8 @@ Status apply_tokenizer_config(std::string_view config, bool own_prefix, Pipeline
     if (Status s = read_added_decoder(root, parts); !s.ok()) return s;
     if (Status s = read_token(root, "bos_token", *parts, &parts->bos_id); !s.ok()) return s;
     if (Status s = read_token(root, "eos_token", *parts, &parts->eos_id); !s.ok()) return s;
+    if (Status s = read_token(root, "unk_token", *parts, &parts->unk_id); !s.ok()) return s;
+    if (Status s = read_token(root, "pad_token", *parts, &parts->pad_id); !s.ok()) return s;
     auto clean = root.boolean("clean_up_tokenization_spaces", false);
     if (!clean.ok()) return clean.status();
     parts->clean_up_spaces = *clean;

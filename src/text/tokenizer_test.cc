@@ -185,6 +185,20 @@ TEST(Tokenizer, EndIdsFromNamesAndConfig) {
   EXPECT_EQ(tokenizer->end_ids(), expected);
 }
 
+TEST(Tokenizer, NamesOfTemplatesFromConfig) {
+  const auto none = make(tiny("bytes_added"), "");
+  EXPECT_EQ(none->unk_id(), std::nullopt);
+  EXPECT_EQ(none->pad_id(), std::nullopt);
+  const auto named =
+      make(tiny("bytes_added"),
+           R"({"pad_token": {"content": "<|im_end|>"}, "unk_token": "<|endoftext|>"})");
+  EXPECT_EQ(named->unk_id(), named->find("<|endoftext|>"));
+  EXPECT_EQ(named->pad_id(), named->find("<|im_end|>"));
+  const auto unknown = make(tiny("bytes_added"), R"({"pad_token": "no such", "unk_token": null})");
+  EXPECT_EQ(unknown->unk_id(), std::nullopt);
+  EXPECT_EQ(unknown->pad_id(), std::nullopt);
+}
+
 TEST(Faults, ErrorsNameTheComponent) {
   const Json good = tiny("bytes_gpt2_regex");
   const auto with = [&](const char* key, Json value) {
@@ -278,6 +292,19 @@ TEST(Gguf, ByteFallbackRoundTrip) {
   EXPECT_EQ(ids.front(), 1);
   EXPECT_EQ((*tokenizer)->decode(ids, true), text);
   EXPECT_TRUE((*tokenizer)->adds_bos());
+}
+
+TEST(Gguf, PaddingOutsideTheVocabularyIsNone) {
+  for (const auto& [id, expected] : {std::pair<int64_t, std::optional<int32_t>>{2, 2},
+                                     {9999, std::nullopt},
+                                     {-7, std::nullopt}}) {
+    GgufVocabulary v = sentencepiece();
+    v.padding_id = id;
+    auto tokenizer = Tokenizer::from_gguf(std::move(v));
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().to_string();
+    EXPECT_EQ((*tokenizer)->pad_id(), expected) << id;
+    EXPECT_EQ((*tokenizer)->unk_id(), 0);
+  }
 }
 
 TEST(Gguf, OddByteTokensAreText) {
