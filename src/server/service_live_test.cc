@@ -2,6 +2,7 @@
 // watches, and what needs a hand on the engine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -168,6 +169,34 @@ TEST(ServiceLive, NobodyWaitsForAStepThatHoldsTheEngine) {
   EXPECT_EQ(m.cancelled, 1);
   EXPECT_LE(m.generated_tokens, 1);  // no step after the one that ran
   EXPECT_FALSE(live.text(4).empty());
+  EXPECT_TRUE(live.end().ok());
+}
+
+// With the only worker held, streams run and end and whoever asks for no body is answered: bodies
+// are read, and texts tokenized, on workers and nowhere else.
+TEST(ServiceLive, BodiesAreReadOnWorkersAlone) {
+  Hang hang;
+  ServiceOptions options;
+  options.workers = 1;
+  options.request_log = [&](const std::string& line) {  // a worker's task
+    if (line.find("\"stream\":false") != std::string::npos) hang();
+  };
+  Live live(std::move(options));
+  const Client stream(live.port());
+  stream.send(request("/v1/completions", completion(300, true)));
+  const std::string begun = stream.read_some(65536);
+  EXPECT_TRUE(says(begun, 200));
+  EXPECT_FALSE(live.text(1).empty());
+  hang.await();
+  const Client asks(live.port());
+  asks.send(request("/tokenize", R"({"prompt":"a"})"));
+  EXPECT_NE(stream.read_all().find("data: [DONE]\n\n"), std::string::npos);
+  for (const char* path : {"/health", "/metrics", "/status"})
+    EXPECT_TRUE(says(live.get(path), 200)) << path;
+  char byte = 0;
+  EXPECT_EQ(recv(asks.descriptor(), &byte, 1, MSG_DONTWAIT), -1);
+  hang.release();
+  EXPECT_TRUE(says(asks.read_all(), 200));
   EXPECT_TRUE(live.end().ok());
 }
 
