@@ -9,7 +9,7 @@
 // large FP8 and int4 weights, resident for the whole product); inside a block four slices of warps
 // share K in boxes of 128 bytes of W, each slice with its own ring in shared memory, together 60 to
 // 90 KB in flight. Where n alone fills the chip badly, two blocks of a cluster halve K
-// (`small_m_split`). W is read once, x once per 64 output rows (from L2).
+// (`small_m_split`). W is read once, x once for each pass of up to 64 output rows (from L2).
 //
 // With `norm_weight`, x are f32 rows and W multiplies their RMS norms, rounded to bf16: each block
 // makes these of its own in shared memory, with the order of sums of elementwise/norm.cu.
