@@ -71,7 +71,7 @@ struct Timed {
   std::function<void(cudaStream_t)> record;  // issues `launches` launches
   int launches = 1;
 };
-// Captures each, replays them in turns and appends the medians to the report.
+// Captures each, replays them in turns, there and back, and appends the medians to the report.
 void time_interleaved(std::vector<Timed>& cases, int repetitions, Report& report);
 
 // Counts a check and prints it when it fails.

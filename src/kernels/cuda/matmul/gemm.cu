@@ -29,7 +29,8 @@ int rounds_cost(const GemmArgs& a, int columns) {
   return ceil_divide(tiles, kMultiprocessors) * columns / 128;
 }
 
-template <GemmType type, int columns, bool promote, bool cut = false>
+template <GemmType type, int columns, GemmPromotion promotion = GemmPromotion::kNone,
+          bool cut = false>
 cudaError_t launch_shape(const GemmArgs& a, cudaStream_t stream) {
   using S = GemmShape<type, columns>;
   constexpr int kElementBytes = type == GemmType::kBF16 ? 2 : 1;
@@ -61,7 +62,9 @@ cudaError_t launch_shape(const GemmArgs& a, cudaStream_t stream) {
   p.out_stride = a.out_stride;
   p.m = a.m;
   p.n = a.n;
-  p.k_boxes = ceil_divide(a.k, S::kBoxElements);
+  p.scale_boxes = ceil_divide(a.k, S::kBoxElements);
+  p.k_boxes = p.scale_boxes;
+  if constexpr (promotion != GemmPromotion::kNone) p.k_boxes += p.k_boxes % 2;
   p.splits = cut ? a.splits : 1;
   p.silu = a.epilogue == GemmEpilogue::kSiluMul;
   p.column_tiles = ceil_divide(p.silu ? a.n / 2 : a.n, p.silu ? columns / 2 : columns);
@@ -75,7 +78,7 @@ cudaError_t launch_shape(const GemmArgs& a, cudaStream_t stream) {
   shape.shared_bytes = S::kSharedBytes;
   shape.cluster = static_cast<unsigned>(p.cluster);
   shape.programmatic = a.programmatic;
-  return launch_programmatic(gemm_kernel<type, columns, promote, cut>, p, shape, stream);
+  return launch_programmatic(gemm_kernel<type, columns, promotion, cut>, p, shape, stream);
 }
 
 struct AddSharesParams {
@@ -179,9 +182,10 @@ bool supports(const GemmArgs& a) {
 cudaError_t launch_gemm(const GemmArgs& a, cudaStream_t stream) {
   if (!supports(a)) return cudaErrorNotSupported;
   if (a.m == 0) return cudaSuccess;
-  if (a.type == GemmType::kFp8 && (a.promote || a.scales == GemmScales::kBlocks)) {
-    return launch_shape<GemmType::kFp8, 128, true>(a, stream);
+  if (a.scales == GemmScales::kBlocks) {
+    return launch_shape<GemmType::kFp8, 128, GemmPromotion::kScaled>(a, stream);
   }
+  if (a.promote) return launch_shape<GemmType::kFp8, 128, GemmPromotion::kSums>(a, stream);
   if (a.splits != 1) {
     GemmArgs shares = a;
     shares.scales = GemmScales::kNone;
@@ -189,21 +193,22 @@ cudaError_t launch_gemm(const GemmArgs& a, cudaStream_t stream) {
     shares.out = a.split_sums;
     shares.out_stride = a.n;
     shares.out_f32 = true;
-    const cudaError_t e = launch_shape<GemmType::kFp8, 128, false, true>(shares, stream);
+    const cudaError_t e =
+        launch_shape<GemmType::kFp8, 128, GemmPromotion::kNone, true>(shares, stream);
     return e != cudaSuccess ? e : launch_add_shares(a, stream);
   }
   // Wide tiles read their operands less often; narrow ones fill the chip more evenly.
   const bool wide = rounds_cost(a, 256) * 10 <= rounds_cost(a, 128) * 11;
   if (a.type == GemmType::kInt8) {
-    return wide ? launch_shape<GemmType::kInt8, 256, false>(a, stream)
-                : launch_shape<GemmType::kInt8, 128, false>(a, stream);
+    return wide ? launch_shape<GemmType::kInt8, 256>(a, stream)
+                : launch_shape<GemmType::kInt8, 128>(a, stream);
   }
   if (a.type == GemmType::kFp8) {
-    return wide ? launch_shape<GemmType::kFp8, 256, false>(a, stream)
-                : launch_shape<GemmType::kFp8, 128, false>(a, stream);
+    return wide ? launch_shape<GemmType::kFp8, 256>(a, stream)
+                : launch_shape<GemmType::kFp8, 128>(a, stream);
   }
-  return wide ? launch_shape<GemmType::kBF16, 256, false>(a, stream)
-              : launch_shape<GemmType::kBF16, 128, false>(a, stream);
+  return wide ? launch_shape<GemmType::kBF16, 256>(a, stream)
+              : launch_shape<GemmType::kBF16, 128>(a, stream);
 }
 
 }  // namespace pelton::kernels::cuda

@@ -26,6 +26,13 @@ enum class GemmFinish : int32_t {
   kAdd,      // out += product, f32, no bias
 };
 
+// What becomes of the matrix unit's sum over a box of 128 of k.
+enum class GemmPromotion : int32_t {
+  kNone,    // it stays there until K ends
+  kSums,    // it is added in FP32 registers
+  kScaled,  // the same, with the scales of the box
+};
+
 struct GemmParams {
   CUtensorMap x_map;       // [m][k] in boxes of block_rows
   CUtensorMap weight_map;  // [n][k] in boxes of half a tile's columns
@@ -38,7 +45,8 @@ struct GemmParams {
   int64_t out_stride;
   int32_t m;
   int32_t n;
-  int32_t k_boxes;
+  int32_t k_boxes;      // with promotion an even number: a box outside of K is of zeros
+  int32_t scale_boxes;  // that have scales, without that one
   // Rows of a tile that are rows of x, a multiple of 8: the rows are dealt evenly, as the copy
   // engine takes longer for rows outside of x than for rows that it reads. What the others multiply
   // is old and not stored.
@@ -506,8 +514,9 @@ struct BlockScaleSource {
   const float* x[2];
   const float* w;
 
+  BlockScaleSource() = default;
   __device__ __forceinline__ BlockScaleSource(const GemmParams& p, int row, int column, int lane) {
-    const int64_t boxes = p.k_boxes;
+    const int64_t boxes = p.scale_boxes;
     const int mine = column + (lane % 2 != 0 && p.silu ? p.n / 2 : 0);
 #pragma unroll
     for (int h = 0; h < 2; ++h) x[h] = p.x_scale + min(row + 8 * h, p.m - 1) * boxes;
@@ -520,76 +529,85 @@ struct BlockScaleSource {
   }
 };
 
-// The sum over boxes in FP32 registers; the next box's product is under way meanwhile.
-template <GemmType type, int columns>
+// The sum over boxes in FP32 registers. Two products take turns: while one box's is added, the next
+// box's is under way, also across tiles. A tile has an even number of boxes, so that each begins
+// with the same one: registers cannot be chosen by a number.
+template <GemmType type, int columns, bool scaled>
 struct PromotedSum {
   using S = GemmShape<type, columns>;
+  using Sum = float[columns / 2];
   const GemmParams& p;
   GemmRing<S>& ring;
   uint32_t ring_at;  // of this warpgroup's rows
   uint32_t w_offset;
   int lane;
-  BlockScaleSource source;
+  BlockScaleSource source = {};  // of the tile whose boxes are multiplied
+  int box = 0;                   // of that tile, the next to be multiplied
+  int last_stage = -1;           // of the product under way
+  Sum part[2];
+  BlockScales scales[2];
 
-  __device__ __forceinline__ void multiply(float (&part)[columns / 2], BlockScales& scales,
-                                           int box) const {
-    if (p.block_scales) source.load(scales, box);
-    ring.wait();
-    const uint32_t x_at = ring_at + ring.stage * S::kStageBytes;
-    wgmma_fence();
-    multiply_box<type, columns>(part, x_at, x_at + w_offset, false);
-    wgmma_commit();
-  }
-  __device__ __forceinline__ void add(float (&d)[columns / 2], float (&part)[columns / 2],
-                                      const BlockScales& scales, int stage) const {
-    wgmma_hold(part);
-    ring.release(stage, lane);
-    if (p.block_scales) {
+  __device__ __forceinline__ PromotedSum(const GemmParams& params, GemmRing<S>& stages,
+                                         uint32_t rows_at, uint32_t to_weights, int in_warp)
+      : p(params), ring(stages), ring_at(rows_at), w_offset(to_weights), lane(in_warp) {}
+
+  __device__ __forceinline__ void add(Sum& d, Sum& product, const BlockScales& scales_of) const {
+    wgmma_hold(product);
+    if constexpr (scaled) {
       float w[2];
-      scales.columns(w, lane);
-      const float factors[2][2] = {{scales.x[0] * w[0], scales.x[0] * w[1]},
-                                   {scales.x[1] * w[0], scales.x[1] * w[1]}};
+      scales_of.columns(w, lane);
+      const float factors[2][2] = {{scales_of.x[0] * w[0], scales_of.x[0] * w[1]},
+                                   {scales_of.x[1] * w[0], scales_of.x[1] * w[1]}};
 #pragma unroll
       for (int i = 0; i < columns / 2; ++i) {
-        d[i] = fmaf(part[i], factors[i / 2 % 2][i / (columns / 4)], d[i]);
+        d[i] = fmaf(product[i], factors[i / 2 % 2][i / (columns / 4)], d[i]);
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < columns / 2; ++i) d[i] += part[i];
+      for (int i = 0; i < columns / 2; ++i) d[i] += product[i];
     }
   }
 
-  __device__ __forceinline__ void run(float (&d)[columns / 2]) const {
-    float part[2][columns / 2];
-    BlockScales scales[2];
-#pragma unroll
-    for (int i = 0; i < columns / 2; ++i) d[i] = 0.0f;
-    multiply(part[0], scales[0], 0);
-    int stage = ring.stage;
+  // Begins the product `which` and, if `adds`, adds the other.
+  template <int which>
+  __device__ __forceinline__ void next(Sum& d, bool adds) {
+    if constexpr (scaled) source.load(scales[which], min(box, p.scale_boxes - 1));
+    ring.wait();
+    const uint32_t x_at = ring_at + ring.stage * S::kStageBytes;
+    wgmma_fence();
+    multiply_box<type, columns>(part[which], x_at, x_at + w_offset, false);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (last_stage >= 0) ring.release(last_stage, lane);
+    last_stage = ring.stage;
     ring.advance();
-    for (int box = 1; box < p.k_boxes; box += 2) {
-      multiply(part[1], scales[1], box);
-      wgmma_wait<1>();
-      add(d, part[0], scales[0], stage);
-      stage = ring.stage;
-      ring.advance();
-      if (box + 1 == p.k_boxes) {
-        wgmma_wait<0>();
-        add(d, part[1], scales[1], stage);
-        return;
-      }
-      multiply(part[0], scales[0], box + 1);
-      wgmma_wait<1>();
-      add(d, part[1], scales[1], stage);
-      stage = ring.stage;
-      ring.advance();
+    ++box;
+    if (adds) add(d, part[1 - which], scales[1 - which]);
+  }
+
+  // Begins a tile; what is added is the last product of the tile before.
+  __device__ __forceinline__ void begin(const BlockScaleSource& scales_from, Sum& d, bool adds) {
+    source = scales_from;
+    box = 0;
+    next<0>(d, adds);
+  }
+  // The rest of a tile but for adding its last product.
+  __device__ __forceinline__ void finish(Sum& d) {
+    while (true) {
+      next<1>(d, true);
+      if (box >= p.k_boxes) return;
+      next<0>(d, true);
     }
+  }
+  // Adds the last product of all.
+  __device__ __forceinline__ void end(Sum& d) {
     wgmma_wait<0>();
-    add(d, part[0], scales[0], stage);
+    ring.release(last_stage, lane);
+    add(d, part[1], scales[1]);
   }
 };
 
-template <GemmType type, int columns, bool promote, bool cut>
+template <GemmType type, int columns, bool cut>
 __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t ring_at,
                                                  uint32_t full, uint32_t empty,
                                                  float* shared_factors) {
@@ -614,27 +632,21 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
     if (has_factors) column_factors.load(p, tile.column, thread);
     const GemmStore<type, columns> store(p, factors, block_row, place, lane);
     GemmSum<type> d[columns / 2];
-    if constexpr (promote) {
-      const PromotedSum<type, columns> sum = {
-          p, ring, rows_at, w_offset, lane, {p, block_row + place + lane / 4, tile.column, lane}};
-      sum.run(d);
-    } else {
-      int before = 0;
-      for (int box = work.first_box; box < work.end_box; ++box) {
-        ring.wait();
-        const uint32_t x_at = rows_at + ring.stage * S::kStageBytes;
-        wgmma_fence();
-        multiply_box<type, columns>(d, x_at, x_at + w_offset, box > work.first_box);
-        wgmma_commit();
-        wgmma_wait<1>();
-        if (box > work.first_box) ring.release(before, lane);
-        before = ring.stage;
-        ring.advance();
-      }
-      wgmma_wait<0>();
-      wgmma_hold(d);
-      ring.release(before, lane);
+    int before = 0;
+    for (int box = work.first_box; box < work.end_box; ++box) {
+      ring.wait();
+      const uint32_t x_at = rows_at + ring.stage * S::kStageBytes;
+      wgmma_fence();
+      multiply_box<type, columns>(d, x_at, x_at + w_offset, box > work.first_box);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (box > work.first_box) ring.release(before, lane);
+      before = ring.stage;
+      ring.advance();
     }
+    wgmma_wait<0>();
+    wgmma_hold(d);
+    ring.release(before, lane);
     if (has_factors) column_factors.share(factors, thread, group);
     if constexpr (cut) {
       store.store_sums(d, tile.column, work.split);
@@ -644,7 +656,51 @@ __device__ __forceinline__ void consume_operands(const GemmParams& p, uint32_t r
   }
 }
 
-template <GemmType type, int columns, bool promote, bool cut>
+// The same with sums in FP32 registers. The next tile's first product begins before a tile is
+// stored.
+template <GemmType type, int columns, bool scaled>
+__device__ __forceinline__ void consume_promoted(const GemmParams& p, uint32_t ring_at,
+                                                 uint32_t full, uint32_t empty,
+                                                 float* shared_factors) {
+  using S = GemmShape<type, columns>;
+  const int group = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int lane = thread % 32;
+  const int rank = p.cluster == 2 ? static_cast<int>(cluster_rank()) : 0;
+  const int clusters = static_cast<int>(gridDim.x) / p.cluster;
+  const int count = p.row_tiles * p.column_tiles;
+  const int place = 64 * group + 16 * (thread / 32);
+  float* const factors = shared_factors + group * S::kFactorFloats;
+  GemmRing<S> ring = {full, empty, p.cluster == 2 ? peer_address(empty, rank ^ 1) : 0};
+  int index = static_cast<int>(blockIdx.x) / p.cluster;
+  GemmTile tile = GemmTile::at<columns>(p, index);
+  const int first_row = rank * p.block_rows + place + lane / 4;
+  PromotedSum<type, columns, scaled> sum(p, ring, ring_at + group * 64 * 128,
+                                         S::kXBytes - group * 64 * 128, lane);
+  float d[columns / 2];
+  sum.begin({p, tile.row + first_row, tile.column, lane}, d, false);
+  for (bool more = true; more;) {
+    ColumnFactors<type, columns> column_factors;
+    column_factors.load(p, tile.column, thread);
+    const GemmStore<type, columns> store(p, factors, tile.row + rank * p.block_rows, place, lane);
+    const int first_column = tile.column;
+#pragma unroll
+    for (int i = 0; i < columns / 2; ++i) d[i] = 0.0f;
+    sum.finish(d);
+    index += clusters;
+    more = index < count;
+    if (more) {
+      tile = GemmTile::at<columns>(p, index);
+      sum.begin({p, tile.row + first_row, tile.column, lane}, d, true);
+    } else {
+      sum.end(d);
+    }
+    column_factors.share(factors, thread, group);
+    store.store(d, first_column);
+  }
+}
+
+template <GemmType type, int columns, GemmPromotion promotion, bool cut>
 __global__ void __launch_bounds__(384, 1) gemm_kernel(const __grid_constant__ GemmParams p) {
   using S = GemmShape<type, columns>;
   extern __shared__ std::byte shared[];
@@ -671,9 +727,14 @@ __global__ void __launch_bounds__(384, 1) gemm_kernel(const __grid_constant__ Ge
     __syncwarp();
   } else {
     take_registers<232>();
-    consume_operands<type, columns, promote, cut>(
-        p, ring, full, empty,
-        reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + S::kFactorsAt));
+    auto* const factors =
+        reinterpret_cast<float*>(shared + (ring - shared_address(shared)) + S::kFactorsAt);
+    if constexpr (promotion != GemmPromotion::kNone) {
+      consume_promoted<type, columns, promotion == GemmPromotion::kScaled>(p, ring, full, empty,
+                                                                           factors);
+    } else {
+      consume_operands<type, columns, cut>(p, ring, full, empty, factors);
+    }
   }
   // The peer may still fill this block's ring and arrive on its barriers.
   if (p.cluster == 2) cluster_sync();
