@@ -179,6 +179,8 @@ void check_paged_decode(Report& report, bool quick) {
     std::vector<int32_t> many(256);
     for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int32_t>(i * 37 % 1500);
     check_case(report, {type, 32, 8, 128, 16, many}, 3);
+    many[7] = 20000;  // in more than two blocks
+    check_invariance(report, {type, 32, 8, 128, 16, many});
     check_invariance(report, {type, 32, 8, 128, 32, {8193, 20000, 4096, 5, 16383, 1024}});
   }
 }

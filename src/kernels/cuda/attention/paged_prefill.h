@@ -8,10 +8,10 @@
 //
 // Parallel plan: the query heads of a KV head are packed with consecutive tokens into tiles of 128
 // rows, so a KV head's pages are read once for all of them. Blocks stay resident and draw (tile, KV
-// head) items from a counter, within a sequence and KV head the longest first. In a block one warp
-// drives the copy engine through rings of key and of value tiles; two groups of four warps take 64
-// rows each, exchanging turns so that one's softmax runs beside the other's products, and within a
-// group the next tile's scores are under way while the present tile's softmax is computed.
+// head) items from a counter, within a sequence and KV head the longest first. In a block a warp or
+// two drive the copy engine through rings of key and of value tiles; two groups of four warps take
+// 64 rows each, exchanging turns so that one's softmax runs beside the other's products, and within
+// a group the next tile's scores are under way while the present tile's softmax is computed.
 //
 // FP8 pages go through shared memory twice: as codes, and as the FP16 that further warps write of
 // them ahead of the products.
