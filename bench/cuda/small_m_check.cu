@@ -457,8 +457,9 @@ void check_wide_m(Report& report, bool quick) {
   for (const SmallMWeight format : kFormats) {
     const bool is_int4 = format == SmallMWeight::kInt4G128;
     const int step = is_int4 ? 128 : format == SmallMWeight::kBF16 ? 8 : 16;
-    const Edge edges[] = {{1, step},       {7, 3 * step},       {33, 256 + step}, {96, 5 * 128},
-                          {250, 17 * 128}, {2144, 2048 + step}, {4096, 2048}};
+    const Edge edges[] = {{1, step},     {7, 3 * step},     {33, 256 + step},
+                          {96, 5 * 128}, {250, 17 * 128},   {2144, 2048 + step},
+                          {4096, 2048},  {17003, 3 * step}, {16992, 256 + step}};
     for (const Edge& e : edges) {
       if (quick && e.n > 300) continue;
       for (const int m : {1, 9, 16, 17, 40, 64, 100, 128}) {
@@ -478,6 +479,7 @@ void check_wide_m(Report& report, bool quick) {
     check_wide_invariance(report, {format, 128, 96, 2048});
     if (quick) continue;
     check_wide_invariance(report, {format, 128, 4096, 4096});
+    check_wide_invariance(report, {format, 128, 6144, 4096});
     check_wide_invariance(report, {format, 128, 28672, 4096, SmallMEpilogue::kSiluMul});
     for (const Edge& e : {Edge{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}}) {
       Case c = {format, 1, e.n, e.k};

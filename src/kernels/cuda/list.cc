@@ -101,17 +101,17 @@ constexpr FormatCosts kSmallM = {
 constexpr FormatCosts kWideM = {
     .bf16 = {{32, 3e-6, 1.0}, {64, 4e-6, 1.0}, {128, 7.3e-6, 0.985}},
     .fp8 = {{32, 2.8e-6, 1.03}, {64, 3.9e-6, 0.98}, {128, 6.3e-6, 0.89}},
-    .int8 = {{32, 6e-6, 0.76}, {64, 6.5e-6, 0.63}, {128, 8.4e-6, 0.44}},
-    .int4 = {{32, 6e-6, 0.82}, {64, 6.6e-6, 0.63}, {128, 10e-6, 0.374}},
+    .int8 = {{32, 6e-6, 0.775}, {64, 6.8e-6, 0.66}, {128, 8.4e-6, 0.517}},
+    .int4 = {{32, 4.8e-6, 0.81}, {64, 5.7e-6, 0.615}, {128, 7.7e-6, 0.4}},
 };
-// Where its blocks, of 128 rows of W and a quarter of K, are fewer than the multiprocessors. Of
+// Where a block of 128 rows of W has a sixth of K (wide_m_split: of up to 32 such tiles). Of
 // BF16 it takes longer among the other kernels of a step than alone: o and down of 32 rows of an 8B
 // model 13 us a layer more than small_m.
 constexpr FormatCosts kWideMFew = {
-    .bf16 = {{32, 12.5e-6, 0.8}, {64, 4e-6, 0.76}, {128, 6.6e-6, 0.65}},
-    .fp8 = {{32, 2.5e-6, 0.71}, {64, 3.8e-6, 0.7}, {128, 7.2e-6, 0.66}},
-    .int8 = {{32, 3.7e-6, 0.43}, {64, 4.9e-6, 0.37}, {128, 7.1e-6, 0.27}},
-    .int4 = {{32, 4.1e-6, 0.43}, {64, 5.1e-6, 0.34}, {128, 6.9e-6, 0.183}},
+    .bf16 = {{32, 12.5e-6, 0.8}, {64, 5.3e-6, 0.97}, {128, 7.7e-6, 0.9}},
+    .fp8 = {{32, 4.6e-6, 1.08}, {64, 6e-6, 1.02}, {128, 8.8e-6, 0.97}},
+    .int8 = {{32, 5.9e-6, 0.665}, {64, 7.3e-6, 0.58}, {128, 11.3e-6, 0.49}},
+    .int4 = {{32, 5.7e-6, 0.675}, {64, 7.5e-6, 0.54}, {128, 10.6e-6, 0.354}},
 };
 
 // The weight is read again for every so many rows.
@@ -140,7 +140,7 @@ bool wide_m_supports(const device::Caps& caps, const MatmulProblem& p) {
 }
 
 double wide_m_cost(const device::Caps& caps, const MatmulProblem& p) {
-  const bool is_few = (p.n + 127) / 128 * 4 <= caps.num_sms;
+  const bool is_few = (p.n + 127) / 128 <= 32;
   return passes_seconds(is_few ? kWideMFew : kWideM, caps, p, kWideMRows);
 }
 

@@ -4,8 +4,9 @@
 //
 // Parallel plan: W's rows are the rows of the warpgroup matrix instruction and x's rows its
 // columns, so few rows of x cost little. A tile is 128 rows of W (with kSiluMul 64 gate rows and
-// their 64 up rows) and all of x; two warpgroups take 64 rows each. A block has one tile, or where
-// the tiles alone are too few for the chip, a cluster of 2 or 4 blocks shares its K and adds
+// their 64 up rows) and all of x; two warpgroups take 64 rows each. Integer weights and more than
+// 64 rows of x take tiles of 256 rows where those are enough for the chip. A block has one tile, or
+// where the tiles alone are too few for the chip, a cluster of 2 to 6 blocks shares its K and adds
 // their sums through each other's shared memory, in the order of K. W is read once, x once a tile
 // (from L2).
 //

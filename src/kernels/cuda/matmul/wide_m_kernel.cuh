@@ -31,32 +31,38 @@ struct WideMParams {
   bool out_f32;
 };
 
-// Shapes of one instantiation: `columns` activation rows.
-template <SmallMWeight format, int columns>
+// Shapes of one instantiation: `columns` activation rows, `groups` warpgroups of 64 rows of W.
+template <SmallMWeight format, int columns, int groups>
 struct WideMShape {
   static constexpr bool kIsBF16 = format == SmallMWeight::kBF16;
   static constexpr bool kIsFp8 = format == SmallMWeight::kFp8;
   static constexpr bool kIsInt4 = format == SmallMWeight::kInt4G128;
   static constexpr bool kIsDirect = kIsBF16 || kIsFp8;  // W goes from shared memory as it is
   static constexpr int kGroupRows = 64;                 // of W, of a warpgroup
-  static constexpr int kTileRows = 2 * kGroupRows;
-  static constexpr int kConsumers = 256;            // two warpgroups
-  static constexpr int kThreads = kConsumers + 32;  // and a producer warp
-  // Two blocks fit on a multiprocessor, so that one streams while the other ends.
-  static constexpr int kBlocks = 2;
-  static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;  // k of one box
-  static constexpr int kXBoxes = kIsDirect ? 1 : 2;      // of 128 bytes of k
+  static constexpr int kGroups = groups;
+  static constexpr int kTileRows = groups * kGroupRows;
+  static constexpr int kConsumers = groups * 128;
+  // Weights unpacked in registers beside 64 sums a thread need more than an even share of the
+  // registers: of four warpgroups' the producers give theirs away.
+  static constexpr bool kIsLarge = !kIsDirect && columns > 64;
+  static constexpr bool kMovesRegisters = kIsLarge && groups == 4;
+  static constexpr int kThreads = kConsumers + (kMovesRegisters ? 128 : 32);
+  // Two small blocks fit on a multiprocessor, so that one streams while the other ends.
+  static constexpr int kBlocks = kIsLarge ? 1 : 2;
+  static constexpr int kSteps = kMovesRegisters ? 1 : 4;  // of 16 inputs, unpacked at once
+  static constexpr int kBoxInputs = kIsBF16 ? 64 : 128;   // k of one box
+  static constexpr int kXBoxes = kIsDirect ? 1 : 2;       // of 128 bytes of k
   static constexpr int kXBoxBytes = columns * 128;
   static constexpr int kXBytes = kXBoxes * kXBoxBytes;
   static constexpr int kGroupBytes =
       kIsInt4 ? 4 * static_cast<int>(kInt4BlockBytes) : kGroupRows * 128;
-  static constexpr int kWBytes = 2 * kGroupBytes;
+  static constexpr int kWBytes = groups * kGroupBytes;
   static constexpr int kStageBytes = kXBytes + kWBytes;
   static constexpr int kAccumulators = columns / 2;  // of a thread
   static constexpr int kQuads = kAccumulators / 4;   // groups of eight columns
   static constexpr int kMostStages = 16;
   static constexpr int kFixedBytes = 1024 + 2 * kMostStages * 8 + 16;
-  static constexpr int kLimit = 113 * 1024 - 64;
+  static constexpr int kLimit = kBlocks == 2 ? 113 * 1024 - 64 : 227 * 1024;
   static constexpr int kFitting = (kLimit - kFixedBytes) / kStageBytes;
   static constexpr int kDepth = kFitting < kMostStages ? kFitting : kMostStages;
   static constexpr int kSharedBytes = kFixedBytes + kDepth * kStageBytes;
@@ -65,21 +71,24 @@ struct WideMShape {
   static_assert(kDepth >= 2 && columns * kPitch * 4 <= kDepth * kStageBytes);
 };
 
-// The first row of W that a warpgroup takes of a tile.
+// The first row of W that a warpgroup takes of a tile: with gates and ups the first half of the
+// warpgroups take gates.
+template <int groups>
 __device__ __forceinline__ int wide_m_row(const WideMParams& p, int tile, int group) {
-  return p.silu ? 64 * tile + group * (p.n / 2) : 128 * tile + 64 * group;
+  constexpr int kHalf = groups / 2;
+  return p.silu ? 64 * (kHalf * tile + group % kHalf) + group / kHalf * (p.n / 2)
+                : 64 * (groups * tile + group);
 }
 
 // One thread asks for all copies: each is one instruction only while it is alone. It brings the m
 // rows of x and no more; what the rows behind them hold reaches no output.
-template <SmallMWeight format, int columns>
+template <typename S>
 struct WideMProducer {
-  using S = WideMShape<format, columns>;
   const WideMParams& p;
   uint32_t x_ring;
   uint32_t w_ring;
   uint32_t full;
-  int rows[2];  // of W, where the groups' begin; int4: in blocks
+  int rows[S::kGroups];  // of W, where the groups' begin; int4: in blocks
   uint64_t w_policy;
   uint64_t x_policy;
 
@@ -88,8 +97,9 @@ struct WideMProducer {
     const uint32_t barrier = full + 8 * stage;
     const uint32_t to = w_ring + stage * S::kWBytes;
     barrier_arrive_expect(barrier, S::kXBoxes * 128 * p.m + S::kWBytes);
-    tile_copy_2d(to, &p.weight_map, box * kStep, rows[0], barrier, w_policy);
-    tile_copy_2d(to + S::kGroupBytes, &p.weight_map, box * kStep, rows[1], barrier, w_policy);
+#pragma unroll
+    for (int i = 0; i < S::kGroups; ++i)
+      tile_copy_2d(to + i * S::kGroupBytes, &p.weight_map, box * kStep, rows[i], barrier, w_policy);
   }
   __device__ __forceinline__ void copy_x(int box, int stage) const {
 #pragma unroll
@@ -213,11 +223,9 @@ struct WideMRing {
 };
 
 // sums = W x^T over `boxes` boxes of the ring, for the 64 rows of a warpgroup.
-template <SmallMWeight format, int columns>
-__device__ __forceinline__ void multiply_boxes(float (&sums)[columns / 2],
-                                               WideMRing<WideMShape<format, columns>>& ring,
+template <SmallMWeight format, typename S>
+__device__ __forceinline__ void multiply_boxes(float (&sums)[S::kAccumulators], WideMRing<S>& ring,
                                                int boxes, int group, int warp, int lane) {
-  using S = WideMShape<format, columns>;
   if constexpr (S::kIsDirect) {
     for (int i = 0; i < boxes; ++i) {
       ring.wait();
@@ -238,8 +246,8 @@ __device__ __forceinline__ void multiply_boxes(float (&sums)[columns / 2],
       ring.advance();
     }
   } else {
-    // Steps of 16 inputs: four are under way while the next four are unpacked.
-    constexpr int kSteps = 4;
+    // Some steps of 16 inputs are under way while the next are unpacked.
+    constexpr int kSteps = S::kSteps;
     uint32_t a[2][kSteps][4];
     for (int i = 0; i < boxes; ++i) {
       ring.wait();
@@ -280,13 +288,19 @@ __device__ __forceinline__ float4 gather_sums(uint32_t at, int split) {
                        __uint_as_float(v.w));
   }
   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 4
-  for (int rank = 0; rank < split; ++rank) {
-    const float4 v = load_peer_16(peer_address(at, rank));
-    sum.x += v.x;
-    sum.y += v.y;
-    sum.z += v.z;
-    sum.w += v.w;
+  for (int rank = 0; rank < split; rank += 4) {  // four under way at once
+    float4 v[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (rank + i < split) v[i] = load_peer_16(peer_address(at, rank + i));
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sum.x += v[i].x;
+      sum.y += v[i].y;
+      sum.z += v[i].z;
+      sum.w += v[i].w;
+    }
   }
   return sum;
 }
@@ -353,8 +367,8 @@ struct WideMStore {
     }
   }
 
-  // `at`: the sums of row `row` of x at this thread's columns, the ups' 256 bytes further.
-  __device__ __forceinline__ void finish(uint32_t at, int row) const {
+  // `at`: the sums of row `row` of x at this thread's columns, the ups' `to_ups` bytes further.
+  __device__ __forceinline__ void finish(uint32_t at, uint32_t to_ups, int row) const {
     const bool exists = column < width;
     const bool is_whole = column + 4 <= width;
     const int64_t place = row * p.out_stride + column;
@@ -366,7 +380,7 @@ struct WideMStore {
 #pragma unroll
     for (int e = 0; e < 4; ++e) v[e] = v[e] * (x_scale * factor[0][e]) + addend[0][e];
     if (p.silu) {
-      const float4 second = gather_sums(at + 256, p.split);
+      const float4 second = gather_sums(at + to_ups, p.split);
       const float ups[4] = {second.x, second.y, second.z, second.w};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -380,11 +394,11 @@ struct WideMStore {
   }
 };
 
-template <SmallMWeight format, int columns>
-__global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
-                                  WideMShape<format, columns>::kBlocks)
+template <SmallMWeight format, int columns, int groups>
+__global__ void __launch_bounds__(WideMShape<format, columns, groups>::kThreads,
+                                  WideMShape<format, columns, groups>::kBlocks)
     wide_m_kernel(const __grid_constant__ WideMParams p) {
-  using S = WideMShape<format, columns>;
+  using S = WideMShape<format, columns, groups>;
   extern __shared__ std::byte shared[];
   const uint32_t base = (shared_address(shared) + 1023) & ~1023u;
   WideMRing<S> ring = {};
@@ -410,16 +424,14 @@ __global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
   const int first = p.k_boxes * rank / p.split;
   const int boxes = p.k_boxes * (rank + 1) / p.split - first;
   if (thread >= S::kConsumers) {
-    if (lane == 0) {
+    if constexpr (S::kMovesRegisters) give_registers<24>();
+    if (thread == S::kConsumers) {
       constexpr int kRowsAStep = S::kIsInt4 ? kInt4TileRows : 1;
-      const WideMProducer<format, columns> producer = {
-          p,
-          ring.x,
-          ring.w,
-          ring.full,
-          {wide_m_row(p, tile, 0) / kRowsAStep, wide_m_row(p, tile, 1) / kRowsAStep},
-          policy_evict_first(),
-          policy_evict_last()};
+      WideMProducer<S> producer = {
+          p, ring.x, ring.w, ring.full, {}, policy_evict_first(), policy_evict_last()};
+#pragma unroll
+      for (int i = 0; i < groups; ++i)
+        producer.rows[i] = wide_m_row<groups>(p, tile, i) / kRowsAStep;
       producer.run(first, boxes, ring.empty);
     }
     if (p.split > 1) {
@@ -427,41 +439,43 @@ __global__ void __launch_bounds__(WideMShape<format, columns>::kThreads,
       cluster_sync();
       cluster_sync();
     }
-    return;
-  }
-
-  const int group = thread / 128;
-  const int warp = thread % 128 / 32;
-  float sums[S::kAccumulators];
-  multiply_boxes<format, columns>(sums, ring, boxes, group, warp, lane);
-  named_sync(1, S::kConsumers);  // nobody reads the stages any more
-  float* const mine = reinterpret_cast<float*>(shared + (base - shared_address(shared))) +
-                      2 * (lane % 4) * S::kPitch + 64 * group + 16 * warp + lane / 4;
-#pragma unroll
-  for (int quad = 0; quad < S::kQuads; ++quad) {
-    if (8 * quad >= p.m) break;
-#pragma unroll
-    for (int e = 0; e < 4; ++e)
-      mine[(8 * quad + e % 2) * S::kPitch + 8 * (e / 2)] = sums[4 * quad + e];
-  }
-  // Each block of the cluster finishes a share of the rows of x: a warp one of them, or with gates
-  // and ups two.
-  const int quad = p.silu ? lane % 16 : lane;
-  const WideMStore<format> store(p, (p.silu ? 64 : 128) * tile + 4 * quad);
-  wait_prerequisites();
-  if (p.split > 1) {
-    cluster_sync();
   } else {
-    named_sync(1, S::kConsumers);
-  }
-  const int begin = p.m * rank / p.split;
-  const int end = p.m * (rank + 1) / p.split;
-  const int rows_a_warp = p.silu ? 2 : 1;
-  for (int row = begin + (p.silu ? thread / 16 : thread / 32); row < end; row += 8 * rows_a_warp)
-    store.finish(base + row * S::kPitch * 4 + 16 * quad, row);
-  if (p.split > 1) {
-    __syncwarp();
-    cluster_sync();  // the others may still read these sums
+    if constexpr (S::kMovesRegisters) take_registers<112>();
+    const int group = thread / 128;
+    const int warp = thread % 128 / 32;
+    float sums[S::kAccumulators];
+    multiply_boxes<format, S>(sums, ring, boxes, group, warp, lane);
+    named_sync(1, S::kConsumers);  // nobody reads the stages any more
+    float* const mine = reinterpret_cast<float*>(shared + (base - shared_address(shared))) +
+                        2 * (lane % 4) * S::kPitch + 64 * group + 16 * warp + lane / 4;
+#pragma unroll
+    for (int quad = 0; quad < S::kQuads; ++quad) {
+      if (8 * quad >= p.m) break;
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        mine[(8 * quad + e % 2) * S::kPitch + 8 * (e / 2)] = sums[4 * quad + e];
+    }
+    // Each block of the cluster finishes a share of the rows of x, four outputs a thread.
+    const int width = p.silu ? S::kTileRows / 2 : S::kTileRows;  // of the tile's outputs
+    constexpr int kQuads = S::kTileRows / 4;                     // of a row of sums
+    const int quad = thread % (p.silu ? kQuads / 2 : kQuads);
+    const WideMStore<format> store(p, width * tile + 4 * quad);
+    wait_prerequisites();
+    if (p.split > 1) {
+      cluster_sync();
+    } else {
+      named_sync(1, S::kConsumers);
+    }
+    const int begin = p.m * rank / p.split;
+    const int end = p.m * (rank + 1) / p.split;
+    const int rows_at_once = S::kConsumers / kQuads * (p.silu ? 2 : 1);
+    const int at_first = p.silu ? thread / (kQuads / 2) : thread / kQuads;
+    for (int row = begin + at_first; row < end; row += rows_at_once)
+      store.finish(base + row * S::kPitch * 4 + 16 * quad, S::kTileRows * 2, row);
+    if (p.split > 1) {
+      __syncwarp();
+      cluster_sync();  // the others may still read these sums
+    }
   }
 }
 

@@ -7,9 +7,9 @@
 
 namespace pelton::kernels::cuda {
 
-template <SmallMWeight format, int columns>
-cudaError_t launch_wide_m_shape(const WideMArgs& args, cudaStream_t stream) {
-  using S = WideMShape<format, columns>;
+template <SmallMWeight format, int columns, int groups>
+cudaError_t launch_wide_m_shape(const WideMArgs& args, int split, cudaStream_t stream) {
+  using S = WideMShape<format, columns, groups>;
   const SmallMArgs& a = args.product;
   WideMParams p = {};
   TileMap tile;
@@ -47,24 +47,32 @@ cudaError_t launch_wide_m_shape(const WideMArgs& args, cudaStream_t stream) {
   p.n = a.n;
   p.silu = a.epilogue == SmallMEpilogue::kSiluMul;
   p.out_f32 = a.out_f32;
-  const int rows = p.silu ? S::kGroupRows : S::kTileRows;
-  const int tiles = ((p.silu ? a.n / 2 : a.n) + rows - 1) / rows;
+  const int width = p.silu ? S::kTileRows / 2 : S::kTileRows;
+  const int tiles = ((p.silu ? a.n / 2 : a.n) + width - 1) / width;
   p.k_boxes = (a.k + S::kBoxInputs - 1) / S::kBoxInputs;
-  p.split = wide_m_split(tiles, p.k_boxes);
+  p.split = split;
   LaunchShape shape;
   shape.grid = static_cast<unsigned>(tiles * p.split);
   shape.cluster = static_cast<unsigned>(p.split);
   shape.block = S::kThreads;
   shape.shared_bytes = S::kSharedBytes;
   shape.programmatic = a.programmatic;
-  return launch_programmatic(wide_m_kernel<format, columns>, p, shape, stream);
+  return launch_programmatic(wide_m_kernel<format, columns, groups>, p, shape, stream);
 }
 
 template <SmallMWeight format>
-cudaError_t launch_wide_m_format(const WideMArgs& a, cudaStream_t stream) {
-  if (a.product.m <= 32) return launch_wide_m_shape<format, 32>(a, stream);
-  if (a.product.m <= 64) return launch_wide_m_shape<format, 64>(a, stream);
-  return launch_wide_m_shape<format, 128>(a, stream);
+cudaError_t launch_wide_m_format(const WideMArgs& args, cudaStream_t stream) {
+  using S = WideMShape<format, 128, 2>;
+  const SmallMArgs& a = args.product;
+  const int tiles = (a.n + S::kTileRows - 1) / S::kTileRows;
+  const int split = wide_m_split(tiles, (a.k + S::kBoxInputs - 1) / S::kBoxInputs, !S::kIsDirect);
+  if (a.m <= 32) return launch_wide_m_shape<format, 32, 2>(args, split, stream);
+  if (a.m <= 64) return launch_wide_m_shape<format, 64, 2>(args, split, stream);
+  if constexpr (!S::kIsDirect) {
+    if (wide_m_is_tall(tiles, split))
+      return launch_wide_m_shape<format, 128, 4>(args, split, stream);
+  }
+  return launch_wide_m_shape<format, 128, 2>(args, split, stream);
 }
 
 }  // namespace pelton::kernels::cuda
