@@ -11,7 +11,6 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
-#include "kernels/cuda/common/wgmma_f16.cuh"
 
 namespace pelton::kernels::cuda {
 
@@ -22,6 +21,7 @@ inline constexpr int kOfValues = 1;
 template <PageType type, int head_dim>
 struct PrefillShape {
   static constexpr bool kIsFp8 = type == PageType::kFp8;
+  static constexpr WgmmaType kOperands = kIsFp8 ? WgmmaType::kF16 : WgmmaType::kBF16;
   // Warps that write FP8 codes as FP16: as many for keys as for values. After them come those that
   // drive the copy engine. They have two warpgroups where the consumers' registers allow.
   static constexpr int kConverters = !kIsFp8 ? 0 : head_dim == 256 ? 1 : 2;
@@ -378,11 +378,7 @@ struct RowConsumer {
       const uint64_t b = operand_along_k(keys + box * 1024, S::kGroupBytes);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if constexpr (S::kIsFp8) {
-          wgmma_f16(scores, a + 2 * i, b + 2 * i, box + i > 0);
-        } else {
-          wgmma_bf16(scores, a + 2 * i, b + 2 * i, box + i > 0);
-        }
+        wgmma<S::kOperands>(scores, a + 2 * i, b + 2 * i, box + i > 0);
       }
     }
     wgmma_commit();
@@ -396,11 +392,7 @@ struct RowConsumer {
 #pragma unroll
     for (int i = 0; i < S::kKeys / 16; ++i) {
       const uint64_t rows = b + (2 * S::kGroupBytes >> 4) * i;
-      if constexpr (S::kIsFp8) {
-        wgmma_f16<true>(out, weights[i], rows, accumulate || i > 0);
-      } else {
-        wgmma_bf16<true>(out, weights[i], rows, accumulate || i > 0);
-      }
+      wgmma<S::kOperands, true>(out, weights[i], rows, accumulate || i > 0);
     }
     wgmma_commit();
   }
