@@ -24,8 +24,8 @@
 // a power of two of their row, which loses no bit that counts; weights are rounded to FP16.
 //
 // Programmatic launch: block tables, lengths and all pages but the tile of the newest token are
-// read before the kernels ahead have ended (common/async.cuh): these may write position
-// context_len - 1 of each sequence and no other of these.
+// read before the kernel directly ahead has ended: it may write position context_len - 1 of each
+// sequence and no other of these.
 #pragma once
 
 #include <cuda_runtime_api.h>

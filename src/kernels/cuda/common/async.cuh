@@ -194,12 +194,10 @@ __device__ __forceinline__ void prefetch_l2(const void* pointer) {
 }
 
 // --- programmatic dependent launch --------------------------------------------------------------
-// A kernel here waits first and lets the next one begin afterwards. So when a kernel begins early,
-// all but the one directly ahead of it have ended: before its own wait it may read whatever that
-// one does not write. One lets the next begin at once: prepare_heads is short, and attention has
-// much to prepare. So behind it the projection too may still run; attention reads before its wait
-// only a step's inputs and pages of older tokens. (A product that began so early would share
-// multiprocessors with the projection, and its blocks would land two on one and none on another.)
+// Every kernel here waits first and lets the next one begin afterwards. So when a kernel begins
+// early, all but the one directly ahead of it have ended: before its own wait it may read whatever
+// that one does not write. (Nor would it gain to let it begin at once: blocks that come while those
+// of two kernels are still there land two on one multiprocessor and none on another.)
 
 // The next kernel of the stream may begin its prologue.
 __device__ __forceinline__ void launch_dependents() {

@@ -35,7 +35,8 @@ void launch_chained(void (*kernel)(Params), dim3 grid, unsigned threads, const P
   static_cast<void>(cudaLaunchKernelEx(&config, kernel, params));
 }
 
-// Waits for everything ahead, then lets the next kernel begin, in the order that async.cuh asks.
+// Waits for everything ahead, then lets the next kernel begin. In this order, so that a kernel that
+// began early knows that all but its direct predecessor have ended.
 __device__ inline void enter_chain() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -3,7 +3,6 @@
 // it. Angles and places are a step's and are read before the kernel directly ahead has ended.
 #include <climits>
 
-#include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/mma.cuh"
 #include "kernels/cuda/common/reduce.cuh"
@@ -111,11 +110,10 @@ __global__ void __launch_bounds__(kThreads) prepare_heads_kernel(PrepareParams p
   const bool is_value = head >= heads + kv_heads;
   Run<kLanes> run;
   run.lane = static_cast<int>(threadIdx.x) % kLanes;
-  launch_dependents();
   Angles<kLanes> angles;
   if (p.cosines != nullptr) angles.load(p, row, run.lane);
   const int32_t slot = is_there && !is_query ? p.append.slots[row] : -1;
-  wait_prerequisites();
+  enter_chain();
   __nv_bfloat16* data = row_of<__nv_bfloat16>(p.qkv, row) + head * head_dim + 8 * run.lane;
   run.load(data);
   if (p.query_norm != nullptr || p.key_norm != nullptr) {

@@ -42,13 +42,12 @@ int small_m_split(const SmallMArgs& a) {
   const double halved = occupancy(units, kSmallMMultiprocessors / 2);
   if (halved > whole + 0.01) return 2;
   if (halved < whole - 0.01) return 1;
-  // A block of one tile leaves half of its warps without one. With two, each warp makes integers'
-  // operands for a tile alone: over a long K that takes longer than the blocks' exchange.
-  const bool is_integer = a.format == SmallMWeight::kInt8 || a.format == SmallMWeight::kInt4G128;
-  return units <= kSmallMMultiprocessors ||
-                 (is_integer && units <= 2 * kSmallMMultiprocessors && boxes > kLongBoxes)
-             ? 2
-             : 1;
+  // A block of one tile leaves half of its warps without one. Two tiles are as good as four of half
+  // of K and need no exchange of sums, but where each warp then makes integers' operands for one
+  // tile alone over a long K. BF16, of twice the bytes, gains by it alone and not in a step.
+  const bool prefers_halves =
+      a.format == SmallMWeight::kBF16 || (a.format != SmallMWeight::kFp8 && boxes > kLongBoxes);
+  return units <= (prefers_halves ? 2 : 1) * kSmallMMultiprocessors ? 2 : 1;
 }
 
 bool small_m_fits_norm(int64_t m, int64_t k) {
