@@ -18,6 +18,7 @@
 #include "base/thread_pool.h"
 #include "base/thread_turns.h"
 #include "base/utf8.h"
+#include "tests/support/temp_dir.h"
 
 namespace pelton {
 namespace {
@@ -118,40 +119,25 @@ TEST(Rng, PhiloxKnownAnswer) {
   EXPECT_EQ(ones[0], 0x408f276du);
 }
 
-class TemporaryDir {
- public:
-  TemporaryDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "pelton.XXXXXX").string();
-    check(mkdtemp(pattern.data()) != nullptr, "mkdtemp");
-    path_ = pattern;
-  }
-  ~TemporaryDir() { std::filesystem::remove_all(path_); }
-  std::filesystem::path operator/(const char* name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 TEST(File, AtomicWriteLeavesNothingBehind) {
-  const TemporaryDir dir;
-  EXPECT_TRUE(write_file_atomically(dir / "a", "one").ok());
-  EXPECT_TRUE(write_file_atomically(dir / "a", "two").ok());
-  EXPECT_EQ(*read_file(dir / "a", 100), "two");
-  EXPECT_FALSE(write_file_atomically(dir / "missing/a", "x").ok());
+  const pelton::testing::TempDir dir;
+  EXPECT_TRUE(write_file_atomically(dir.path() / "a", "one").ok());
+  EXPECT_TRUE(write_file_atomically(dir.path() / "a", "two").ok());
+  EXPECT_EQ(*read_file(dir.path() / "a", 100), "two");
+  EXPECT_FALSE(write_file_atomically(dir.path() / "missing/a", "x").ok());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
-  EXPECT_EQ(read_file(dir / "a", 2).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(read_file(dir.path() / "a", 2).status().code(), StatusCode::kDataLoss);
   EXPECT_EQ(read_file(dir.path(), 100).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(MappedFile::open(dir / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(MappedFile::open(dir.path() / "none").status().code(), StatusCode::kNotFound);
 }
 
 TEST(File, TruncationWhileMappedIsSeenNotFatal) {
-  const TemporaryDir dir;
-  ASSERT_TRUE(write_file_atomically(dir / "a", std::string(20000, 'x')).ok());
-  auto file = MappedFile::open(dir / "a");
+  const pelton::testing::TempDir dir;
+  ASSERT_TRUE(write_file_atomically(dir.path() / "a", std::string(20000, 'x')).ok());
+  auto file = MappedFile::open(dir.path() / "a");
   ASSERT_TRUE(file.ok());
   EXPECT_EQ(std::to_integer<char>((*file)->bytes()[19999]), 'x');
-  std::filesystem::resize_file(dir / "a", 100);
+  std::filesystem::resize_file(dir.path() / "a", 100);
   EXPECT_EQ(std::to_integer<char>((*file)->bytes()[19999]), '\0');
   EXPECT_TRUE(truncated_while_mapped());
 }

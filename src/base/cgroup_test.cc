@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <filesystem>
+
+#include "tests/support/temp_dir.h"
 
 namespace pelton {
 namespace {
@@ -10,22 +12,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // A root directory with the files of control groups in it.
-class Cgroup : public testing::Test {
+class Cgroup : public ::testing::Test {
  protected:
-  void SetUp() override {
-    root_ = fs::path(testing::TempDir()) /
-            testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   void put(const char* path, const char* text) const {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << text;
+    fs::create_directories((dir_.path() / path).parent_path());
+    dir_.write(path, text);
   }
-  CgroupLimits limits() const { return cgroup_limits(root_); }
+  CgroupLimits limits() const { return cgroup_limits(dir_.path()); }
 
-  fs::path root_;
+  const pelton::testing::TempDir dir_;
 };
 
 TEST_F(Cgroup, NothingThereLimitsNothing) {

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/engine_test_util.h"
 #include "kernels/ref/device_kernels.h"
+#include "tests/support/temp_dir.h"
 
 namespace pelton::engine {
 namespace {
@@ -113,8 +114,8 @@ TEST(DeviceWeights, QuantizedAtLoadTheyTakeWhatIsPlannedAndAnswerAlike) {
 // A copy of the small model in which one weight is not finite.
 TEST(DeviceWeights, WhatIsNotFiniteIsNamed) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(testing::TempDir()) / "pelton_broken_weight";
-  fs::remove_all(folder);
+  const pelton::testing::TempDir dir;
+  const fs::path folder = dir.path() / "model";
   fs::copy(small_model(), folder);
   auto files = ModelFiles::open(folder);
   ASSERT_TRUE(files.ok());
@@ -143,7 +144,6 @@ TEST(DeviceWeights, WhatIsNotFiniteIsNamed) {
     EXPECT_NE(engine.status().message().find(kName), std::string::npos)
         << engine.status().to_string();
   }
-  fs::remove_all(folder);
 }
 
 TEST(DeviceWeights, AShapeIsTheSameModelWhereverItsWeightsAreMade) {
@@ -181,14 +181,12 @@ TEST(DeviceWeights, AShapeIsTheSameModelWhereverItsWeightsAreMade) {
   }
 }
 
-class PackedWeights : public testing::TestWithParam<WeightLayout> {
+class PackedWeights : public ::testing::TestWithParam<WeightLayout> {
  protected:
   void SetUp() override {
-    std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_ / "cache");
     std::filesystem::copy(small_model(), folder_ / "model");
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   Result<std::unique_ptr<Engine>> load(const std::filesystem::path& cache) {
     fake_ = fake_options();
@@ -205,13 +203,13 @@ class PackedWeights : public testing::TestWithParam<WeightLayout> {
     return paths;
   }
 
-  const std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) / "pelton_packed_weights";
+  const pelton::testing::TempDir dir_;
+  const std::filesystem::path folder_ = dir_.path();
   Fake fake_;
 };
 INSTANTIATE_TEST_SUITE_P(Layouts, PackedWeights,
-                         testing::Values(WeightLayout::kSource, WeightLayout::kFp8Channels,
-                                         WeightLayout::kInt4Groups));
+                         ::testing::Values(WeightLayout::kSource, WeightLayout::kFp8Channels,
+                                           WeightLayout::kInt4Groups));
 
 TEST_P(PackedWeights, TheSecondStartReadsWhatTheFirstWrote) {
   auto first = load(folder_ / "cache");

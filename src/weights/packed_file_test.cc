@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/source_root.h"
+#include "tests/support/temp_dir.h"
 #include "weights/safetensors.h"
 
 namespace pelton::weights {
@@ -34,13 +35,9 @@ std::vector<std::byte> read(const fs::path& path) {
   return bytes;
 }
 
-class PackedFileTest : public testing::Test {
+class PackedFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = fs::path(testing::TempDir()) /
-            ("pelton_packed_" +
-             std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-    fs::remove(path_);
     auto writer = PackedWriter::create(path_, kKey);
     ASSERT_TRUE(writer.ok()) << writer.status().to_string();
     const std::vector<std::byte> all = payload();
@@ -49,9 +46,9 @@ class PackedFileTest : public testing::Test {
     EXPECT_FALSE(fs::exists(path_)) << "before all of it is there";
     ASSERT_TRUE((*writer)->commit().ok());
   }
-  void TearDown() override { fs::remove(path_); }
 
-  fs::path path_;
+  const pelton::testing::TempDir dir_;
+  const fs::path path_ = dir_.path() / "packed";
 };
 
 TEST_F(PackedFileTest, ComesBackWithItsDigest) {
@@ -122,19 +119,19 @@ TEST_F(PackedFileTest, APayloadOfAnotherLengthIsNotWritten) {
 
 TEST(SourceDigestTest, FollowsTheFile) {
   const fs::path model = pelton::source_root() / "tests/data/runnel-2m/model.safetensors";
-  const fs::path copy = fs::path(testing::TempDir()) / "pelton_digest.safetensors";
+  const pelton::testing::TempDir dir;
+  const fs::path copy = dir.path() / "model.safetensors";
   const auto digest = [](const fs::path& path) {
     auto set = SafetensorsSet::open(path);
     EXPECT_TRUE(set.ok());
     return source_digest(**set);
   };
-  fs::copy_file(model, copy, fs::copy_options::overwrite_existing);
+  fs::copy_file(model, copy);
   fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add);
   const uint64_t before = digest(copy);
   EXPECT_EQ(digest(copy), before);
   fs::last_write_time(copy, fs::last_write_time(copy) + std::chrono::seconds(2));
   EXPECT_NE(digest(copy), before);
-  fs::remove(copy);
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ RULES = [
     (r"\bassert\s*\(", (), "assert(): use check() or a Status"),
     (r"^\s*using\s+namespace\b", ("fuzz/", "tests/"), "using namespace"),
     (r"^\s*throw\b", ("src/base/",), "throws"),
+    (r"\btesting::TempDir\(\)|\btemp_directory_path\b", ("tests/support/",),
+     "a place that tests running beside it may use too: take tests/support/temp_dir.h"),
     (r"\b(TODO|FIXME|XXX)\b", (), "unfinished work belongs in an issue"),
 ]
 # Folders that adapt to the machine may use the preprocessor; elsewhere a stub is linked instead.

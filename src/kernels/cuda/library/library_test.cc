@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/library/cublaslt.h"
 #include "kernels/cuda/library/open_library.h"
+#include "tests/support/temp_dir.h"
 
 namespace pelton::kernels::cuda {
 namespace {
@@ -18,14 +19,8 @@ namespace fs = std::filesystem;
 
 class LibraryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::path(::testing::TempDir()) / (std::string("pelton_library_") + info->name());
-    fs::remove_all(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
-  fs::path root_;
+  const pelton::testing::TempDir dir_;
+  const fs::path root_ = dir_.path() / "root";  // not there yet
 };
 
 TEST_F(LibraryTest, PackagesAreListedInOneOrder) {
