@@ -60,8 +60,11 @@ endif()
 # them is its own library.
 if(PELTON_PRECOMPILE)
   file(WRITE ${CMAKE_BINARY_DIR}/precompiled.cc "")
-  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # the driver's own options, whose paths ccache can read
-    set(CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH -x c++-header -Xclang -fno-pch-timestamp -include <PCH_HEADER>)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # The driver's own options, whose paths ccache can read. A header names the folder it was made in, and ccache must
+    # not hand it to another one: hence the definition, which no source sees.
+    set(CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH -x c++-header -Xclang -fno-pch-timestamp
+      -DPELTON_PRECOMPILED_IN=${CMAKE_BINARY_DIR} -include <PCH_HEADER>)
     set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
   else()
     add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>")
