@@ -11,13 +11,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of one mounted hierarchy.
+// What one kind of hierarchy calls its files; those it has not are empty.
 struct Hierarchy {
-  fs::path mount;
-  std::string cpu_quota;   // of version 2 with the period behind it
-  std::string cpu_period;  // of version 1
-  std::string memory;
+  std::string_view controller;  // of version 1; version 2 names none
+  std::string_view cpu_quota;   // of version 2 with the period behind it
+  std::string_view cpu_period;
+  std::string_view memory;
 };
+constexpr Hierarchy kHierarchies[] = {{"", "cpu.max", "", "memory.max"},
+                                      {"cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us", ""},
+                                      {"memory", "", "", "memory.limit_in_bytes"}};
 
 // A number alone; no word such as "max" and no -1, which mean that nothing is limited.
 std::optional<double> positive(const std::string& word) {
@@ -51,32 +54,34 @@ void read_group(const Hierarchy& hierarchy, const fs::path& group, CgroupLimits*
   if (most && *most < kNoLimit) tighten(&limits->memory_bytes, static_cast<size_t>(*most));
 }
 
-// The mount of a version 1 hierarchy that holds `controller`, by its list of controllers or by the
-// link that distributions make.
-fs::path mount_of(const fs::path& base, std::string_view controllers, std::string_view controller) {
+// Where it is mounted: version 2 beside version 1 in a folder of its own, version 1 by its list of
+// controllers or by the link that distributions make.
+fs::path mount_of(const fs::path& base, std::string_view controllers, const Hierarchy& hierarchy) {
+  const fs::path listed = base / (controllers.empty() ? "unified" : controllers);
   std::error_code error;
-  const fs::path listed = base / controllers;
-  return fs::is_directory(listed, error) ? listed : base / controller;
+  return fs::is_directory(listed, error) ? listed : base / hierarchy.controller;
 }
 
+// Of version 2 the list is empty, and so is the one name in it.
 bool lists(std::string_view controllers, std::string_view controller) {
-  while (!controllers.empty()) {
-    const size_t comma = std::min(controllers.find(','), controllers.size());
+  while (true) {
+    const size_t comma = controllers.find(',');
     if (controllers.substr(0, comma) == controller) return true;
-    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
+    if (comma == std::string_view::npos) return false;
+    controllers.remove_prefix(comma + 1);
   }
-  return false;
 }
 
 // The group, then those around it up to the mount. A path out of the namespace's own tree begins
 // with "/..": of such only the mount is to be seen.
-void read_chain(const Hierarchy& hierarchy, const std::string& path, CgroupLimits* limits) {
+void read_chain(const Hierarchy& hierarchy, const fs::path& mount, const std::string& path,
+                CgroupLimits* limits) {
   fs::path group = fs::path(path).relative_path().lexically_normal();
   if (group.native().starts_with("..")) group.clear();
   for (; !group.empty(); group = group.parent_path()) {
-    read_group(hierarchy, hierarchy.mount / group, limits);
+    read_group(hierarchy, mount / group, limits);
   }
-  read_group(hierarchy, hierarchy.mount, limits);
+  read_group(hierarchy, mount, limits);
 }
 
 }  // namespace
@@ -92,28 +97,9 @@ CgroupLimits cgroup_limits(const fs::path& root) {
     if (second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
     const std::string path = line.substr(second + 1);
-    if (controllers.empty()) {
-      std::error_code error;
-      const fs::path unified = base / "unified";  // beside version 1
-      read_chain({.mount = fs::is_directory(unified, error) ? unified : base,
-                  .cpu_quota = "cpu.max",
-                  .cpu_period = "",
-                  .memory = "memory.max"},
-                 path, &limits);
-    }
-    if (lists(controllers, "cpu")) {
-      read_chain({.mount = mount_of(base, controllers, "cpu"),
-                  .cpu_quota = "cpu.cfs_quota_us",
-                  .cpu_period = "cpu.cfs_period_us",
-                  .memory = ""},
-                 path, &limits);
-    }
-    if (lists(controllers, "memory")) {
-      read_chain({.mount = mount_of(base, controllers, "memory"),
-                  .cpu_quota = "",
-                  .cpu_period = "",
-                  .memory = "memory.limit_in_bytes"},
-                 path, &limits);
+    for (const Hierarchy& hierarchy : kHierarchies) {
+      if (!lists(controllers, hierarchy.controller)) continue;
+      read_chain(hierarchy, mount_of(base, controllers, hierarchy), path, &limits);
     }
   }
   return limits;

@@ -6,7 +6,7 @@ namespace pelton::server {
 
 void write_finish(FinishReason reason, JsonWriter& out) {
   if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
-    out.string(reason == FinishReason::kStop ? "stop" : "length");
+    out.string(finish_reason_name(reason));
   } else {
     out.null();
   }

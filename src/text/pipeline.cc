@@ -63,15 +63,12 @@ Result<std::shared_ptr<const Tokenizer>> make_pipeline(PipelineParts parts) {
   for (const int32_t id : parts.suffix_ids) {
     if (Status s = check_id(parts, id, "a token after the text"); !s.ok()) return s;
   }
-  if (parts.bos_id) {
-    if (Status s = check_id(parts, *parts.bos_id, "bos_token"); !s.ok()) return s;
-  }
-  if (parts.eos_id) {
-    if (Status s = check_id(parts, *parts.eos_id, "eos_token"); !s.ok()) return s;
-  }
-  for (const auto& id : {parts.unk_id, parts.pad_id}) {
+  using Named = std::pair<std::string_view, std::optional<int32_t>>;
+  for (const auto& [name, id] :
+       {Named{"bos_token", parts.bos_id}, Named{"eos_token", parts.eos_id},
+        Named{"unk_token", parts.unk_id}, Named{"pad_token", parts.pad_id}}) {
     if (!id) continue;
-    if (Status s = check_id(parts, *id, "a special token"); !s.ok()) return s;
+    if (Status s = check_id(parts, *id, name); !s.ok()) return s;
   }
   return std::shared_ptr<const Tokenizer>(std::make_shared<PipelineTokenizer>(std::move(parts)));
 }
